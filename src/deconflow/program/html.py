@@ -62,11 +62,6 @@ def document(title: str, beginning: Iterable[str], sections: Mapping[str, list[s
     )
 
 
-def heading(title: str) -> str:
-    """Return a heading within a section."""
-    return f"<h3>{safe(title)}</h3>"
-
-
 def paragraph(text: Any, kind: str = "") -> str:
     """Return a paragraph, of a class of the style if there is one; a caution has its own."""
     return f"<p{_class('caution' if str(text).startswith('CAUTION') else kind)}>{safe(text)}</p>"

@@ -1,7 +1,7 @@
 """``deconflow report``: one page that holds everything about a model, and needs no network."""
 
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from deconflow._types import Array
 from deconflow._version import __version__
 from deconflow.files import replacing
-from deconflow.program.html import code, document, figure, heading, paragraph, table
+from deconflow.program.html import code, document, figure, paragraph, table
 from deconflow.program.messages import TYPED, now, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed, as_options
@@ -264,7 +263,10 @@ def answer(saved: ModelFolder, data: Measured | None) -> list[str]:
     labels = dict(zip(saved.names, saved.labels, strict=True))
     figures = [[labels.get(name, name), *cells] for name, *cells in found.in_rows()]
     pairs = [row for row in figures if row[1] == "correlation"]
-    shown = figures[: len(figures) - len(pairs)] + _largest(pairs, found.truth.correlation)
+    correlation = found.truth.correlation
+    size = np.abs(correlation[np.triu_indices(len(correlation), 1)])
+    largest = np.argsort(-np.nan_to_num(size), kind="stable")[:MOST_PAIRS]
+    shown = figures[: len(figures) - len(pairs)] + [pairs[i] for i in np.sort(largest)]
     heads = ["column", "figure", "deconvolved", "measured"]
     if data is None:
         heads, *shown = (row[:-1] for row in [heads, *shown])
@@ -275,30 +277,29 @@ def answer(saved: ModelFolder, data: Measured | None) -> list[str]:
     return lines
 
 
-def _largest(pairs: list[list[str]], correlation: Array) -> list[list[str]]:
-    """Return the pairs of columns with the largest correlations, in their order."""
-    size = np.abs(correlation[np.triu_indices(len(correlation), 1)])
-    order = np.argsort(-np.nan_to_num(size), kind="stable")[:MOST_PAIRS]
-    return [pairs[i] for i in np.sort(order)]
-
-
-def _about_figures(saved: ModelFolder, data: Measured | None, how: str) -> Iterator[str]:
+def _about_figures(saved: ModelFolder, data: Measured | None, how: str) -> list[str]:
     """Say what the figures are, and what to keep in mind."""
     model, what = saved.estimator, "Mean, spread (standard deviation), quantiles and correlations"
-    beside = ", beside those of the measurements, in which errors are mixed with the truth."
-    alone = ". There is no table, so that measured ones are not shown."
-    yield f"{what} of the truth{alone if data is None else beside}"
-    yield f"{as_options(how[0].upper() + how[1:])}."
-    if model.fit_.covariates is not None:
-        yield "The truth depends on covariates: its figures are over those of the fitted rows."
-    if "selected" in model.fit_.traits:
-        yield "The truth is that of all rows, seen or not; measured were those that were seen."
-    if model.background_share_ > 0:
-        yield "Rows that are background are among the measured ones, but have no truth."
-    if data is not None and data.rows.limits is not None:
-        yield "Values of which only a limit is known are left out of the measured figures."
-    if saved.columns is not None and saved.columns.noise in COUNTS:
-        yield "What was measured are counts; the truth is the rate or share behind them."
+    lines = {
+        f"{what} of the truth. There is no table, so that measured ones are not shown.":
+            data is None,
+        f"{what} of the truth, beside those of the measurements, in which errors are mixed with "
+        "the truth.":
+            data is not None,
+        f"{as_options(how[0].upper() + how[1:])}.":
+            True,
+        "The truth depends on covariates: its figures are over those of the fitted rows.":
+            model.fit_.covariates is not None,
+        "The truth is that of all rows, seen or not; measured were those that were seen.":
+            "selected" in model.fit_.traits,
+        "Rows that are background are among the measured ones, but have no truth.":
+            model.background_share_ > 0,
+        "Values of which only a limit is known are left out of the measured figures.":
+            data is not None and data.rows.limits is not None,
+        "What was measured are counts; the truth is the rate or share behind them.":
+            saved.columns is not None and saved.columns.noise in COUNTS,
+    }  # fmt: skip
+    return [line for line, holds in lines.items() if holds]
 
 
 @or_why_not
@@ -307,20 +308,16 @@ def chosen(saved: ModelFolder) -> list[str]:
     model = saved.estimator
     lines = [paragraph(model.describe())]
     if isinstance(getattr(model, "weights_", None), dict):
-        lines += [heading("Candidates"), _candidates(model)]
+        rows = [
+            [name, f"{each.share:.3f}", _behind(each.behind, each.error)]
+            for name, each in model.fit_.solution.fitted.standings.items()
+        ]
+        candidates = table(["candidate", "weight", BEHIND], rows, figures=[1, 2])
+        lines += ["<h3>Candidates</h3>", candidates]
     selection = getattr(model, "selection_", None)
     if selection:
-        lines += [heading("Numbers of components"), _numbers_of_components(selection)]
+        lines += ["<h3>Numbers of components</h3>", _numbers_of_components(selection)]
     return lines
-
-
-def _candidates(model: Any) -> str:
-    """Who got which weight, and how each did on rows that it had not seen."""
-    rows = [
-        [name, f"{each.share:.3f}", _behind(each.behind, each.error)]
-        for name, each in model.fit_.solution.fitted.standings.items()
-    ]
-    return table(["candidate", "weight", BEHIND], rows, figures=[1, 2])
 
 
 def _behind(behind: float, error: float) -> str:
@@ -371,9 +368,21 @@ def odd_rows(saved: ModelFolder, data: Measured | None, seed: int) -> list[str]:
         [str(row), f"{p[row]:.2g}", f"{found.q_values[row]:.2g}", *_measured(some, row)]
         for row in np.argsort(p, kind="stable")[: min(ODDEST, len(some.places))]
     ]
+    lines = {
+        f"{found}.":
+            True,
+        "A p-value is the probability of a measurement as unusual as this, given its error; a "
+        "q-value the share of false alarms among all rows that are at least as unusual. Rows are "
+        "counted from 0, as score counts them.":
+            True,
+        f"Of {len(data.places)} rows {len(some.places)} were looked at, taken at random.":
+            len(some.places) < len(data.places),
+        "These p-values know nothing of the selection, and are rough near its edge.":
+            "selected" in saved.estimator.fit_.traits,
+    }  # fmt: skip
+    shown = [paragraph(line) for line, holds in lines.items() if holds]
     heads = ["row", "p-value", "q-value", *saved.labels]
-    lines = [paragraph(line) for line in (f"{found}.", *_about_p_values(saved, some, data))]
-    return [*lines, table(heads, rows, figures=range(len(heads)))]
+    return [*shown, table(heads, rows, figures=range(len(heads)))]
 
 
 def _measured(some: Measured, row: int) -> list[str]:
@@ -384,15 +393,3 @@ def _measured(some: Measured, row: int) -> list[str]:
         "missing" if np.isnan(w) else f"{('', '>', '<')[flag]}{w:.4g} +- {sd:.2g}"
         for w, sd, flag in zip(one.w[0], one.errors[0], limits[0], strict=True)
     ]
-
-
-def _about_p_values(saved: ModelFolder, some: Measured, data: Measured) -> Iterator[str]:
-    yield (
-        "A p-value is the probability of a measurement as unusual as this, given its error; a "
-        "q-value the share of false alarms among all rows that are at least as unusual. Rows are "
-        "counted from 0, as score counts them."
-    )
-    if len(some.places) < len(data.places):
-        yield f"Of {len(data.places)} rows {len(some.places)} were looked at, taken at random."
-    if "selected" in saved.estimator.fit_.traits:
-        yield "These p-values know nothing of the selection, and are rough near its edge."

@@ -232,7 +232,7 @@ def find_columns(
     errors
         ``"x=x_sig"`` (a column), ``"x=0.1"`` (a number), ``"x=lower:upper"`` (asymmetric), or as
         many plain columns as there are names. Others are found by name, as ``x_err`` or ``e_x``;
-        :mod:`deconflow.tables.conventions` has all of them. Lower errors of a pair may all be
+        ``SYMMETRIC`` and ``ASYMMETRIC`` have all of them. Lower errors of a pair may all be
         written negative.
     covariances, correlations
         ``"x:y=column"``; ``"x:x=column"`` is a variance. Correlations named ``x_y_corr`` are
