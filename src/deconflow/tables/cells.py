@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deconflow._types import AnyArray, Array, BoolArray, IntArray
+from deconflow.tables.columns import finite_number
 from deconflow.tables.formats import is_list, row_name
-from deconflow.tables.option_syntax import finite_number
 
 Mask = BoolArray
 #: -1 for an upper limit, 1 for a lower one, 0 for a measured value.
@@ -57,9 +57,9 @@ class Cells:
             self.reasons[reason] = np.concatenate([before, rows])
             self.usable[rows] = False
 
-    def usable_of(self, values: AnyArray) -> AnyArray:
-        """Return the usable rows of an array: the array itself, where all rows are usable."""
-        return values if self.usable.all() else values[self.usable]
+    def usable_of(self, values: Any) -> Any:
+        """Return the usable rows of an array, if there is one: itself, where all are usable."""
+        return values if values is None or self.usable.all() else values[self.usable]
 
     def refuse(self, bad: Any, values: Array, wanted: str, advice: str) -> None:
         """Raise for the first value that is wrong, with its row."""

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deconflow._types import AnyArray, Array, IntArray
-from deconflow.tables.columns import MULTIPLYING, Columns, check_available
+from deconflow.tables.columns import MULTIPLYING, Columns, check_available, split_list
 from deconflow.tables.formats import Source, need
-from deconflow.tables.option_syntax import split_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -210,12 +209,10 @@ class RowReader:
         given = {name: _covariate(cells, name, known) for name, known in labels.items()}
         w, noise = values.law() if cells.usable.any() else (values.w[:0], None)
         weights = None if self.weights is None else self._weights(cells)
-        limits, groups, weights = (
-            None if each is None else cells.usable_of(each)
-            for each in (values.limits, groups, weights)
-        )
+        limits = cells.usable_of(values.limits)
         rows = Rows(
-            w, noise, limits if limits is not None and limits.any() else None, groups, weights,
+            w, noise, limits if limits.any() else None, cells.usable_of(groups),
+            cells.usable_of(weights),
             {name: cells.usable_of(each) for name, each in given.items()} if self.given else None,
             self.given is not None and self.given.errors, names=tuple(self.columns.names),
         )  # fmt: skip
@@ -235,11 +232,9 @@ class RowReader:
 def read_rows(reader: RowReader) -> Measurements:
     """Read a complete table, to fit it; an error if there is too little that can be used."""
     source = reader.source
-    chunks = list(source.chunks(ROWS_AT_ONCE, reader.needed))
-    if not chunks:
-        raise ValueError(f"Expected one or more rows in {source.name}; got none.")
+    table = _whole(source, reader.needed)
     try:
-        found = reader(need("pyarrow").concat_tables(chunks), 0)
+        found = reader(table, 0)
     except ValueError:
         _name_file(reader)
         raise
@@ -250,6 +245,14 @@ def read_rows(reader: RowReader) -> Measurements:
     if rows.weights is not None and not rows.weights.any():
         raise ValueError(f"Expected a weight above 0 in column {reader.weights!r}; got zeros only.")
     return found
+
+
+def _whole(source: Source, names: Sequence[str]) -> "pa.Table":
+    """Read some columns of all rows into memory."""
+    chunks = list(source.chunks(ROWS_AT_ONCE, names))
+    if not chunks:
+        raise ValueError(f"Expected one or more rows in {source.name}; got none.")
+    return need("pyarrow").concat_tables(chunks)
 
 
 def refuse_empty_columns(names: Sequence[str], measured: AnyArray, n_rows: int) -> None:
@@ -310,10 +313,7 @@ def gathered(source: Source, columns: Columns) -> Source:
     pa, id = need("pyarrow"), columns.id
     lists = [*columns.names, *([columns.log_prior] if columns.log_prior else [])]
     check_available(source.names, [id, *lists], source.name)
-    chunks = list(source.chunks(ROWS_AT_ONCE, [id, *lists]))
-    if not chunks:
-        raise ValueError(f"Expected one or more rows in {source.name}; got none.")
-    cells = Cells(pa.concat_tables(chunks), 0, ())
+    cells = Cells(_whole(source, [id, *lists]), 0, ())
     labels = cells.labels(id)
     if not cells.usable.all():
         raise ValueError(
@@ -349,10 +349,9 @@ def _factors(columns: Columns, source: Source) -> dict[tuple[str, tuple[str, ...
     """By how much to multiply columns of errors, to bring them to the units of their values."""
     units = {name: source.unit(columns.place(name)) for name in columns.names}
     for name, unit in zip(columns.names, columns.units, strict=False):  # units may be unknown
-        here = units[name]
-        if unit and here and conversion(here, [unit], name) != 1.0:
+        if unit and units[name] and conversion(str(units[name]), [unit], name) != 1.0:
             raise ValueError(
-                f"Expected column {name!r} in {unit}, as in the fit; got {here}. Convert it."
+                f"Expected column {name!r} in {unit}, as in the fit; got {units[name]}. Convert it."
             )
     factors = {}
     for column, names in columns.scales():
