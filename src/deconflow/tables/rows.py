@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deconflow._types import AnyArray, Array, IntArray
+from deconflow._types import AnyArray, Array, BoolArray, IntArray
 from deconflow.tables.columns import MULTIPLYING, Columns, check_available, split_list
 from deconflow.tables.formats import Source, need
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deconflow.noise import FreeErrors, Noise
-    from deconflow.tables.cells import Cells, Mask
+    from deconflow.tables.cells import Cells
 
 ROWS_AT_ONCE = 100_000
 #: The word for the logarithms of the rows' own errors among the given columns.
@@ -144,7 +144,7 @@ class Measurements:
     """
 
     rows: Rows
-    usable: "Mask"
+    usable: BoolArray
     reasons: dict[str, IntArray]
     without_error: int = 0
 
@@ -315,11 +315,10 @@ def gathered(source: Source, columns: Columns) -> Source:
     check_available(source.names, [id, *lists], source.name)
     cells = Cells(_whole(source, [id, *lists]), 0, ())
     labels = cells.labels(id)
-    if not cells.usable.all():
-        raise ValueError(
-            f"Expected the object of each draw in column {id!r}; got none in "
-            f"{cells.row(int(cells.usable.argmin()))}. Fill it in, or leave the row out."
-        )
+    cells.refuse(
+        ~cells.usable, np.full(len(cells), np.nan), f"the object of each draw in column {id!r}",
+        "Fill it in, or leave the row out.",
+    )  # fmt: skip
     table = pa.table({id: labels.tolist()} | {name: cells.numbers(name) for name in lists})
     table = table.group_by(id, use_threads=False).aggregate([(name, "list") for name in lists])
     table = table.select([id, *(f"{name}_list" for name in lists)])
