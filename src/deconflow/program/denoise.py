@@ -169,13 +169,11 @@ def _of_atom(names: Sequence[str], atom: Array) -> NewColumn:
 
 def parse_shares(text: str) -> list[float]:
     """Read quantiles, such as ``0.16,0.5,0.84``."""
-    shares = []
-    for part in split_list([text]):
-        share = finite_number(part)
+    shares = {part: finite_number(part) for part in split_list([text])}
+    for part, share in shares.items():
         if not 0 < share < 1:
             raise ValueError(f"Expected --quantiles between 0 and 1; got {part!r}.")
-        shares.append(share)
-    return list(dict.fromkeys(shares))
+    return list(dict.fromkeys(shares.values()))
 
 
 def _percent(share: float) -> str:

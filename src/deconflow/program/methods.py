@@ -2,19 +2,19 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace as Namespace
 from typing import Any
 
 from deconflow.tables import parse_atoms, parse_bounds
 
-#: Settings of Extreme Deconvolution with a number of components: it must not collapse.
-SINGLE_MIXTURE = {"floor": 0.1}
+#: Of Extreme Deconvolution with a number of components: it must not collapse.
+SINGLE_FLOOR = 0.1
 
 
 @dataclass(frozen=True)
 class Method:
-    """An estimator of the library by its class's name, with settings of the program's own.
+    """An estimator of the library by its class's name.
 
     Attributes
     ----------
@@ -24,7 +24,6 @@ class Method:
 
     class_name: str
     words: str
-    settings: dict[str, Any] = field(default_factory=dict)
     resumable: bool = False
 
 
@@ -32,11 +31,7 @@ METHODS = {
     "auto": Method(
         "Deconvolver", "mixtures, log-splines and flows, averaged by held-out rows", resumable=True
     ),
-    "xd": Method(
-        "XDGMM",
-        "Extreme Deconvolution: a Gaussian mixture; quick",
-        {"n_components": "auto"},
-    ),
+    "xd": Method("XDGMM", "Extreme Deconvolution: a Gaussian mixture; quick"),
     "bayes": Method(
         "BayesianXDGMM",
         "Bayesian Gaussian mixture: averages over all that fit, nothing to choose",
@@ -137,16 +132,15 @@ def make_estimator(
     """
     from deconflow.estimators import ESTIMATORS
 
-    chosen = check_method(method)
-    cls = ESTIMATORS[chosen.class_name]
+    cls = ESTIMATORS[check_method(method).class_name]
     usual = cls().get_params()
     given = _parse(settings, usual, method)
     for name in (known or {}).keys() & given.keys():
         raise ValueError(f"Expected {name} once; got --{name} and --set {name}. Leave one out.")
     about = {name: value for name, value in about_the_run.items() if name in usual}
-    single = method == "xd" and given.get("n_components", "auto") != "auto"
-    own = SINGLE_MIXTURE if single else chosen.settings
-    model = cls(**(own | about | given | dict(known or {})))
+    if method == "xd" and given.setdefault("n_components", "auto") != "auto":
+        about["floor"] = SINGLE_FLOOR
+    model = cls(**(about | given | dict(known or {})))
     model._check_parameters()
     return model
 

@@ -1,7 +1,10 @@
 """``deconflow report``: one page that holds everything about a model, and needs no network."""
 
+import base64
+import html
+import io
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
@@ -11,10 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from deconflow._types import Array
 from deconflow._version import __version__
 from deconflow.files import replacing
-from deconflow.program.html import code, document, figure, heading, paragraph, table
 from deconflow.program.messages import TYPED, now, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed, as_options
@@ -52,6 +53,43 @@ CODE_WITH_ROWS = """\
 rows = saved.measurements({table!r}).rows  # as the fit has read them
 print(rows.ask(model.statistics))
 print(unusual_rows(rows.ask(model.p_values, random_state={seed})))
+"""
+#: How a page looks: light or dark, narrow or wide, on paper.
+STYLE = """
+:root { color-scheme: light dark;
+        --ink: #222; --paper: #fff; --soft: #555; --line: #ddd; --faint: #eee;
+        --code: #f5f5f5; --warn: #fff3cd; --warn-line: #d1495b; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e4e4; --paper: #16181c; --soft: #a8acb3; --line: #3b3f46; --faint: #2a2d33;
+          --code: #22252b; --warn: #3d3211; --warn-line: #e8727f; }
+}
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;
+       padding: 0 1rem; color: var(--ink); background: var(--paper); }
+h1, h2, h3 { font-weight: 600; line-height: 1.2; overflow-wrap: anywhere; }
+h2 { margin-top: 2.5rem; border-bottom: 1px solid var(--line); padding-bottom: .3rem; }
+h3 { margin-top: 1.5rem; font-size: 1.05rem; }
+p { overflow-wrap: anywhere; }
+.wide { overflow-x: auto; margin: 1rem 0; }
+table { border-collapse: collapse; }
+th, td { text-align: left; vertical-align: top; padding: .25rem 1.2rem .25rem 0;
+         border-bottom: 1px solid var(--faint); }
+td:first-child { white-space: nowrap; }
+.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.caution { background: var(--warn); padding: .5rem .8rem; border-left: 4px solid var(--warn-line); }
+img { max-width: 100%; height: auto; background: #fff; border-radius: 4px; }
+figure { margin: 1.5rem 0; }
+figcaption, .aside { color: var(--soft); }
+pre { background: var(--code); padding: .8rem; overflow-x: auto; }
+@media (max-width: 36rem) {
+  table { font-size: .85rem; }
+  th, td { padding-right: .7rem; }
+}
+@media print {
+  :root { color-scheme: light; --ink: #000; --paper: #fff; --soft: #555; --line: #ddd;
+          --faint: #eee; --code: #f5f5f5; --warn: #fff3cd; --warn-line: #d1495b; }
+  .wide, pre { overflow: visible; } pre { white-space: pre-wrap; }
+  figure, tr { break-inside: avoid; }
+}
 """
 
 
@@ -264,7 +302,10 @@ def answer(saved: ModelFolder, data: Measured | None) -> list[str]:
     labels = dict(zip(saved.names, saved.labels, strict=True))
     figures = [[labels.get(name, name), *cells] for name, *cells in found.in_rows()]
     pairs = [row for row in figures if row[1] == "correlation"]
-    shown = figures[: len(figures) - len(pairs)] + _largest(pairs, found.truth.correlation)
+    correlation = found.truth.correlation
+    size = np.abs(correlation[np.triu_indices(len(correlation), 1)])
+    largest = np.argsort(-np.nan_to_num(size), kind="stable")[:MOST_PAIRS]
+    shown = figures[: len(figures) - len(pairs)] + [pairs[i] for i in np.sort(largest)]
     heads = ["column", "figure", "deconvolved", "measured"]
     if data is None:
         heads, *shown = (row[:-1] for row in [heads, *shown])
@@ -275,30 +316,29 @@ def answer(saved: ModelFolder, data: Measured | None) -> list[str]:
     return lines
 
 
-def _largest(pairs: list[list[str]], correlation: Array) -> list[list[str]]:
-    """Return the pairs of columns with the largest correlations, in their order."""
-    size = np.abs(correlation[np.triu_indices(len(correlation), 1)])
-    order = np.argsort(-np.nan_to_num(size), kind="stable")[:MOST_PAIRS]
-    return [pairs[i] for i in np.sort(order)]
-
-
-def _about_figures(saved: ModelFolder, data: Measured | None, how: str) -> Iterator[str]:
+def _about_figures(saved: ModelFolder, data: Measured | None, how: str) -> list[str]:
     """Say what the figures are, and what to keep in mind."""
     model, what = saved.estimator, "Mean, spread (standard deviation), quantiles and correlations"
-    beside = ", beside those of the measurements, in which errors are mixed with the truth."
-    alone = ". There is no table, so that measured ones are not shown."
-    yield f"{what} of the truth{alone if data is None else beside}"
-    yield f"{as_options(how[0].upper() + how[1:])}."
-    if model.fit_.covariates is not None:
-        yield "The truth depends on covariates: its figures are over those of the fitted rows."
-    if "selected" in model.fit_.traits:
-        yield "The truth is that of all rows, seen or not; measured were those that were seen."
-    if model.background_share_ > 0:
-        yield "Rows that are background are among the measured ones, but have no truth."
-    if data is not None and data.rows.limits is not None:
-        yield "Values of which only a limit is known are left out of the measured figures."
-    if saved.columns is not None and saved.columns.noise in COUNTS:
-        yield "What was measured are counts; the truth is the rate or share behind them."
+    lines = {
+        f"{what} of the truth. There is no table, so that measured ones are not shown.":
+            data is None,
+        f"{what} of the truth, beside those of the measurements, in which errors are mixed with "
+        "the truth.":
+            data is not None,
+        f"{as_options(how[0].upper() + how[1:])}.":
+            True,
+        "The truth depends on covariates: its figures are over those of the fitted rows.":
+            model.fit_.covariates is not None,
+        "The truth is that of all rows, seen or not; measured were those that were seen.":
+            "selected" in model.fit_.traits,
+        "Rows that are background are among the measured ones, but have no truth.":
+            model.background_share_ > 0,
+        "Values of which only a limit is known are left out of the measured figures.":
+            data is not None and data.rows.limits is not None,
+        "What was measured are counts; the truth is the rate or share behind them.":
+            saved.columns is not None and saved.columns.noise in COUNTS,
+    }  # fmt: skip
+    return [line for line, holds in lines.items() if holds]
 
 
 @or_why_not
@@ -307,20 +347,16 @@ def chosen(saved: ModelFolder) -> list[str]:
     model = saved.estimator
     lines = [paragraph(model.describe())]
     if isinstance(getattr(model, "weights_", None), dict):
-        lines += [heading("Candidates"), _candidates(model)]
+        rows = [
+            [name, f"{each.share:.3f}", _behind(each.behind, each.error)]
+            for name, each in model.fit_.solution.fitted.standings.items()
+        ]
+        candidates = table(["candidate", "weight", BEHIND], rows, figures=[1, 2])
+        lines += ["<h3>Candidates</h3>", candidates]
     selection = getattr(model, "selection_", None)
     if selection:
-        lines += [heading("Numbers of components"), _numbers_of_components(selection)]
+        lines += ["<h3>Numbers of components</h3>", _numbers_of_components(selection)]
     return lines
-
-
-def _candidates(model: Any) -> str:
-    """Who got which weight, and how each did on rows that it had not seen."""
-    rows = [
-        [name, f"{each.share:.3f}", _behind(each.behind, each.error)]
-        for name, each in model.fit_.solution.fitted.standings.items()
-    ]
-    return table(["candidate", "weight", BEHIND], rows, figures=[1, 2])
 
 
 def _behind(behind: float, error: float) -> str:
@@ -371,9 +407,21 @@ def odd_rows(saved: ModelFolder, data: Measured | None, seed: int) -> list[str]:
         [str(row), f"{p[row]:.2g}", f"{found.q_values[row]:.2g}", *_measured(some, row)]
         for row in np.argsort(p, kind="stable")[: min(ODDEST, len(some.places))]
     ]
+    lines = {
+        f"{found}.":
+            True,
+        "A p-value is the probability of a measurement as unusual as this, given its error; a "
+        "q-value the share of false alarms among all rows that are at least as unusual. Rows are "
+        "counted from 0, as score counts them.":
+            True,
+        f"Of {len(data.places)} rows {len(some.places)} were looked at, taken at random.":
+            len(some.places) < len(data.places),
+        "These p-values know nothing of the selection, and are rough near its edge.":
+            "selected" in saved.estimator.fit_.traits,
+    }  # fmt: skip
+    shown = [paragraph(line) for line, holds in lines.items() if holds]
     heads = ["row", "p-value", "q-value", *saved.labels]
-    lines = [paragraph(line) for line in (f"{found}.", *_about_p_values(saved, some, data))]
-    return [*lines, table(heads, rows, figures=range(len(heads)))]
+    return [*shown, table(heads, rows, figures=range(len(heads)))]
 
 
 def _measured(some: Measured, row: int) -> list[str]:
@@ -386,13 +434,75 @@ def _measured(some: Measured, row: int) -> list[str]:
     ]
 
 
-def _about_p_values(saved: ModelFolder, some: Measured, data: Measured) -> Iterator[str]:
-    yield (
-        "A p-value is the probability of a measurement as unusual as this, given its error; a "
-        "q-value the share of false alarms among all rows that are at least as unusual. Rows are "
-        "counted from 0, as score counts them."
+# -- pieces of HTML; whatever text goes into them is escaped --------------------------------------
+
+
+def document(title: str, beginning: Iterable[str], sections: Mapping[str, list[str]]) -> str:
+    """Return a whole page, which may load nothing and run nothing."""
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    lines = [f"<h1>{safe(title)}</h1>", *beginning]
+    for head, content in sections.items():
+        lines += ["<section>", f"<h2>{safe(head)}</h2>", *content, "</section>"]
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{safe(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        + "\n".join(lines)
+        + "\n</body>\n</html>\n"
     )
-    if len(some.places) < len(data.places):
-        yield f"Of {len(data.places)} rows {len(some.places)} were looked at, taken at random."
-    if "selected" in saved.estimator.fit_.traits:
-        yield "These p-values know nothing of the selection, and are rough near its edge."
+
+
+def paragraph(text: Any, kind: str = "") -> str:
+    """Return a paragraph, of a class of the style if there is one; a caution has its own."""
+    return f"<p{_class('caution' if str(text).startswith('CAUTION') else kind)}>{safe(text)}</p>"
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[Any]], figures: Iterable[int] = ()) -> str:
+    """Return a table, in a box of its own that scrolls if it is wide.
+
+    Columns of numbers lean to the right, and so do those in ``figures``, by their place: numbers
+    that are written out already.
+    """
+    names, body, written = list(header), [list(row) for row in rows], set(figures)
+    kinds = [
+        "number" if i in written or all(isinstance(row[i], int | float) for row in body) else ""
+        for i in range(len(names))
+    ]
+    lines = [_row("th", names, kinds), *(_row("td", row, kinds) for row in body)]
+    return "\n".join(['<div class="wide">', "<table>", *lines, "</table>", "</div>"])
+
+
+def figure(picture: Any, caption: str) -> str:
+    """Return a matplotlib figure, inside the page, and close it."""
+    import matplotlib.pyplot as plt
+
+    buffer = io.BytesIO()
+    picture.savefig(buffer, format="png", dpi=110)
+    plt.close(picture)
+    address = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+    return (
+        f'<figure>\n<img src="{address}" alt="{safe(caption)}">\n'
+        f"<figcaption>{safe(caption)}</figcaption>\n</figure>"
+    )
+
+
+def code(text: str) -> str:
+    """Return lines of code."""
+    return f"<pre>{safe(text)}</pre>"
+
+
+def safe(text: Any) -> str:
+    """Escape text, so that it is shown as it is written."""
+    return html.escape(str(text))
+
+
+def _row(tag: str, cells: list[Any], kinds: list[str]) -> str:
+    texts = [f"{cell:.4g}" if isinstance(cell, float) else safe(cell) for cell in cells]
+    pairs = zip(texts, kinds, strict=True)
+    return "<tr>" + "".join(f"<{tag}{_class(k)}>{text}</{tag}>" for text, k in pairs) + "</tr>"
+
+
+def _class(kind: str) -> str:
+    return f' class="{kind}"' if kind else ""

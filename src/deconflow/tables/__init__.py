@@ -10,8 +10,12 @@ from deconflow.tables.columns import (
     correlation_column,
     error_columns,
     find_columns,
+    finite_number,
     independent_noise,
     one_sign,
+    parse_atoms,
+    parse_bounds,
+    split_list,
 )
 from deconflow.tables.formats import (
     STANDARD,
@@ -23,12 +27,6 @@ from deconflow.tables.formats import (
     split_part,
 )
 from deconflow.tables.opening import is_many, open_table, writing
-from deconflow.tables.option_syntax import (
-    finite_number,
-    parse_atoms,
-    parse_bounds,
-    split_list,
-)
 from deconflow.tables.rows import (
     GivenColumns,
     Measurements,

@@ -9,8 +9,7 @@ import numpy as np
 from deconflow import noise as laws
 from deconflow._types import Array, BoolArray
 from deconflow.tables.cells import Cells
-from deconflow.tables.columns import COUNTS, MULTIPLYING, Columns, independent_noise, one_sign
-from deconflow.tables.option_syntax import Bar
+from deconflow.tables.columns import COUNTS, MULTIPLYING, Bar, Columns, independent_noise, one_sign
 
 if TYPE_CHECKING:
     from deconflow.tables.rows import RowReader
@@ -83,43 +82,43 @@ class ErrorBars(Kind):
         """Lower and upper errors of a column: the same array where they are the same."""
         variance = self.columns.variances.get(name)
         if variance is not None:
-            values = self._at_least_zero(variance, (name, name), measured)
+            values = self._errors(variance, (name, name), measured)
             return (np.sqrt(np.maximum(values, 0)),) * 2
         lower, upper = self.columns.errors[d]
-        bar = self._bar(upper, name, measured)
-        return (bar if lower == upper else self._bar(lower, name, measured, signed=True)), bar
+        bar = self._errors(upper, (name,), measured)
+        if lower == upper:
+            return bar, bar
+        return self._errors(lower, (name,), measured, signed=True), bar
 
-    def _bar(self, bar: Bar, name: str, measured: BoolArray, *, signed: bool = False) -> Array:
-        if isinstance(bar, str):
-            return self._at_least_zero(bar, (name,), measured, signed=signed)
-        if bar == 0 and self.columns.law != "gaussian":
-            raise ValueError(
-                f"Expected positive errors under {self.columns.law} noise; got errors=['...=0']."
-            )
-        return np.full(len(measured), bar)
-
-    def _at_least_zero(
-        self, column: str, names: tuple[str, ...], measured: BoolArray, *, signed: bool = False
+    def _errors(
+        self, bar: Bar, names: tuple[str, ...], measured: BoolArray, *, signed: bool = False
     ) -> Array:
         """Errors or variances, in the units of the values; signed ones by their size."""
-        values, law = self.cells.numbers(column), self.columns.law
+        law, signs = self.columns.law, self.reader.signs
+        if not isinstance(bar, str):
+            if bar == 0 and law != "gaussian":
+                raise ValueError(
+                    f"Expected positive errors under {law} noise; got errors=['...=0']."
+                )
+            return np.full(len(measured), bar)
+        values = self.cells.numbers(bar)
         if signed:
-            signs = self.reader.signs
-            known = signs.get(column, 0)
-            values, signs[column] = one_sign(values, measured, column, known, self.cells.first_row)
+            sign = signs.get(bar, 0)
+            values, signs[bar] = one_sign(values, measured, bar, sign, self.cells.first_row)
         least, bad = "of at least 0", values < 0
         if law != "gaussian":
             least, bad = f"above 0, because the noise is {law},", values <= 0
         self.cells.refuse(
-            measured & bad, values, f"errors {least} in column {column!r}",
+            measured & bad, values, f"errors {least} in column {bar!r}",
             "Correct it, or leave the cell empty if the value is missing.",
         )  # fmt: skip
-        return values * self.reader.factors[column, names]
+        return values * self.reader.factors[bar, names]
 
     def law(self) -> tuple[Array, Law | None]:
         """Return usable values and their noise."""
         columns = self.columns
-        if any(a != b for a, b, _ in columns.correlations + columns.covariances):
+        self.shared = [p for p in columns.correlations + columns.covariances if p[0] != p[1]]
+        if self.shared:
             noise = self._correlated_noise(self._covariance())
         else:
             lower, upper = map(self.cells.usable_of, (self.lower, self.upper))
@@ -148,9 +147,7 @@ class ErrorBars(Kind):
         seen, sd, columns = ~np.isnan(self.w), self.lower, self.columns
         covariance = np.eye(sd.shape[1]) * sd[:, :, None] ** 2
         at = {name: d for d, name in enumerate(columns.names)}
-        for a, b, column in columns.correlations + columns.covariances:
-            if a == b:
-                continue
+        for a, b, column in self.shared:
             i, j, values = at[a], at[b], self.cells.numbers(column)
             if (a, b, column) in columns.correlations:
                 wanted = f"correlations between -1 and 1 in column {column!r}"

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 from deconflow.extras import need
 from deconflow.files import replacing
 from deconflow.tables.formats import (
+    ENDINGS,
     PACKINGS,
     STANDARD,
     WRITTEN,
     Source,
     TableError,
     clear_read_errors,
+    ending_of,
     format_of,
     split_part,
 )
@@ -131,12 +133,8 @@ def _below(path: Path) -> tuple[Path, list[str]]:
     files = [file for file in files if HATS in str(file)] or files
     kinds: dict[str, list[str]] = {}
     for file in files:
-        try:
-            kinds.setdefault(format_of(file).name, []).append(file.as_posix())
-        except ValueError as error:
-            if "packed" in str(error):  # rows that would be missed
-                raise
-            kinds.setdefault("", []).append(file.as_posix())
+        known = ENDINGS.get(ending_of(file))  # which refuses packed rows, that would be missed
+        kinds.setdefault(known.name if known else "", []).append(file.as_posix())
     others = kinds.pop("", [])
     if not kinds:
         got = "a folder without any" if path.is_dir() else "none that match"
