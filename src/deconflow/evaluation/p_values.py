@@ -108,8 +108,8 @@ class _Judge:
             rows = rows[np.tile(np.arange(len(data)), len(w))]
         rows = replace(rows, w=(w - mean).reshape(-1, data.dim))
         units = Standardiser.of_mixture(self.mixture, rows)
-        standard = units.mixture_to_standard(self.mixture)
-        passed = expectation(standard, lay_out(rows, units), moments=False, threads=self.threads)
+        ready, standard = lay_out(rows, units), units.mixture_to_standard(self.mixture)
+        passed = expectation(standard, ready, moments=False, threads=self.threads)
         return passed.log_p.reshape(w.shape[:2])
 
     def of_rows(self, data: Observations) -> Array:
@@ -155,9 +155,8 @@ def _against_one_pool(judge: _Judge, pool: _Pool, data: Observations) -> Array:
     """Hold all rows against the same draws."""
     every = np.arange(len(pool))[None]
     alike = Observations(np.zeros((len(pool), data.dim)), data.noise[np.zeros_like(every[0])])
-    simulated = judge(alike, pool.measurements(alike, every, every))[0]
-    as_unusual = np.sort(simulated).searchsorted(judge.of_rows(data), side="right")
-    return (1 + as_unusual) / (1 + len(pool))
+    simulated = np.sort(judge(alike, pool.measurements(alike, every, every))[0])
+    return (1 + simulated.searchsorted(judge.of_rows(data), side="right")) / (1 + len(pool))
 
 
 def _measured_anew(judge: _Judge, pool: _Pool, data: Observations, n_draws: int) -> Array:
@@ -169,8 +168,8 @@ def _measured_anew(judge: _Judge, pool: _Pool, data: Observations, n_draws: int)
     starts = pool.starts(data.w)[0]
     for lo in range(0, len(data), size):
         rows = data[lo : lo + size]
-        number = (starts[lo : lo + size] + np.arange(n_draws)[:, None]).reshape(-1)
-        truth = pool.truths[number % len(pool)]
+        numbers = starts[lo : lo + size] + np.arange(n_draws)[:, None]
+        truth = pool.truths[numbers.reshape(-1) % len(pool)]
         with isolated_rng(pool.seed + lo):
             drawn = rows[np.tile(np.arange(len(rows)), n_draws)].remeasure(truth)
         as_unusual = judge.of_rows(drawn).reshape(n_draws, -1) <= judge.of_rows(rows)
@@ -326,14 +325,11 @@ class PValueCounts:
     def add(self, p: Array) -> None:
         """Count the p-values ``(N,)`` of the next rows."""
         used = ~np.isnan(p)
-        if used.any():
-            smallest = float(p[used].min())
-            rows = np.flatnonzero(p == smallest)
-            if smallest < self.smallest:
-                self.smallest, self.n_smallest = smallest, 0
-                self.first = self.n_rows + int(rows[0])
-            if smallest == self.smallest:
-                self.n_smallest += len(rows)
+        smallest = float(np.min(p, where=used, initial=2.0))
+        if smallest < self.smallest:
+            self.smallest, self.n_smallest = smallest, 0
+            self.first = self.n_rows + int(np.argmax(p == smallest))
+        self.n_smallest += int((p == self.smallest).sum())
         self.n_rows += len(p)
         self.n_used += int(used.sum())
         more = zip(THRESHOLDS, self.counts, strict=True)

@@ -40,6 +40,7 @@ MOST_COLUMNS = 12
 SHOWN, SHOWN_DRAWS = 20_000, 300
 #: Inches.
 PANEL, ONLY_PANEL = (2.4, 2.3), (6.0, 3.6)
+LIMITS = {-1: "an upper limit", 1: "a lower limit"}
 #: Errors around a measurement that its axis shows.
 BARS = 2.5
 
@@ -100,8 +101,7 @@ def corner(
             f"Expected at most {MOST_COLUMNS} columns for a corner; got {dim}. Choose some by "
             "columns=."
         )
-    each = PANEL if dim > 1 else ONLY_PANEL
-    grid = panels(ax, dim, dim, each, figure, sharex="col")
+    grid = panels(ax, dim, dim, PANEL if dim > 1 else ONLY_PANEL, figure, sharex="col")
     for i, axis in enumerate(shown):
         draw_density(grid[i, i], model.density_, axis)
         draw_measured(grid[i, i], values[:, axis.number], axis)
@@ -250,7 +250,5 @@ def _draw_panel(ax: Any, model: Any, row: MarkedRow, axis: Axis) -> None:
     draw_density(ax, model.density_, axis, "prior", ls=AGAIN, lw=1.5)
     draw_posterior(ax, row.posterior, axis, row.colour, "posterior")
     if np.isfinite(value):
-        words = {-1: "an upper limit", 1: "a lower limit"}
-        label = words.get(int(row.limits[axis.number]), "measured")
-        row.draw_value(ax, axis.number, label=label)
+        row.draw_value(ax, axis.number, label=LIMITS.get(int(row.limits[axis.number]), "measured"))
     axis.along_x(ax)

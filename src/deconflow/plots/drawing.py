@@ -35,8 +35,10 @@ def draw_measured(ax: Any, values: Array, axis: Axis) -> None:
     seen = values[np.isfinite(values)]
     if len(seen) < FEW:
         low = np.full(len(seen), 0.03)  # in shares of the panel
-        height = ax.get_xaxis_transform()
-        ax.plot(seen, low, "|", label="measured", color=DATA, ms=9, mew=1.4, transform=height)
+        ax.plot(
+            seen, low, "|", label="measured", color=DATA, ms=9, mew=1.4,
+            transform=ax.get_xaxis_transform(),
+        )  # fmt: skip
         return
     ax.stairs(
         *axis.histogram(seen), fill=True, label="measured", color=DATA, alpha=OF_BARS, lw=0,
