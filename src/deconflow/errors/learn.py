@@ -23,12 +23,11 @@ from deconflow.xd import (
 
 #: Rows that errors are learned from.
 MOST_ROWS = 20_000
-FEWEST_OBJECTS = 10
+FEWEST_OBJECTS, FEWEST_REPEATS = 10, 2
 #: Errors are alike where the largest are less than so many times the smallest, 5 % of either kind
 #: left out. How the scatter changes with them says nothing then that a truth of a slightly other
 #: shape would not say, too.
 ALIKE = 1.2
-FEWEST_REPEATS = 2
 SMALLEST_EIGENVALUE = 1e-9
 #: Most steps, and the gains in log-likelihood that are not worth another: while the number of
 #: components is sought, and then.

@@ -30,8 +30,7 @@ from deconflow._types import Array, BoolArray, IntArray
 from deconflow.mixtures import LOG_2PI, GaussianMixture
 
 #: Factors on the errors stay within a thousand, and a thousandth.
-LARGEST_LOG = 7.0
-LARGEST_CORRELATION = 0.999
+LARGEST_LOG, LARGEST_CORRELATION = 7.0, 0.999
 #: Variance of a missing value, in units of the data's: so large that it says nothing.
 IDLE = 1e12
 #: Variance that is added to every error, in the same units: exact values have a density so.

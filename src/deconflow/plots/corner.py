@@ -108,8 +108,10 @@ def corner(
         axis.along_x(grid[i, i])
         for j, other in enumerate(shown[:i]):
             _draw_pair(grid[i, j], other, axis, values[some_of(len(values), SHOWN)], draws)
-            for row in marked:
-                _draw_row(grid[i, j], other, axis, row)
+            for each in marked:
+                drawn = each.posterior.samples[0, :SHOWN_DRAWS, [other.number, axis.number]]
+                grid[i, j].plot(*drawn, ".", color=each.colour, ms=3.2, alpha=0.45, zorder=3, mew=0)
+                each.draw_value(grid[i, j], other.number, axis.number)
         for idle in grid[i, i + 1 :]:
             idle.set_axis_off()
     if dim == 1:
@@ -133,12 +135,6 @@ def _draw_pair(ax: Any, x: Axis, y: Axis, w: Array, draws: Array) -> None:
         color=DATA, ms=3.5, alpha=0.5, zorder=0.5, mew=0,
     )  # fmt: skip
     ax.set(xlabel=x.label, ylabel=y.label, xlim=(x.low, x.high), ylim=(y.low, y.high))
-
-
-def _draw_row(ax: Any, x: Axis, y: Axis, row: MarkedRow) -> None:
-    drawn = row.posterior.samples[0, :SHOWN_DRAWS, [x.number, y.number]]
-    ax.plot(*drawn, ".", color=row.colour, ms=3.2, alpha=0.45, zorder=3, mew=0)
-    row.draw_value(ax, x.number, y.number)
 
 
 def _draw_only_column(ax: Any, axis: Axis, marked: Sequence[MarkedRow]) -> None:

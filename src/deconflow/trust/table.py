@@ -115,9 +115,7 @@ class Comparison:
 
     def __init__(self, scores: Array, weights: Array) -> None:
         self.weights = weights
-        inside = self._centred(scores)
-        self._at_rows = np.einsum("n,np->p", weights, inside[:, 0])
-        companions = self._weighed(inside)
+        self._at_rows, companions = self._weighed(scores)
         gram = companions.T @ companions
         unit = np.sqrt(np.diag(gram))
         unit[unit == 0] = 1.0
@@ -128,11 +126,9 @@ class Comparison:
 
     def sums(self, functions: Array) -> Sums:
         """Compare functions ``(N, C, F)`` of the rows."""
-        inside = self._centred(functions)
-        companions = self._weighed(inside)
+        raw, companions = self._weighed(functions)
         slopes = self._directions.T @ companions
         left = companions - self._directions @ slopes
-        raw = np.einsum("n,nf->f", self.weights, inside[:, 0])
         # The mean of the companions has an error of its own.
         draws = functions.shape[1] - 1
         blur = (1 + 1 / draws) / (draws - 1)
@@ -140,13 +136,14 @@ class Comparison:
         share = np.square(left).sum(0) / np.maximum(full, 1e-300)
         return Sums(raw - self._at_rows @ self._white @ slopes, blur * left.T @ left, share)
 
-    def _centred(self, values: Array) -> Array:
-        """Take off the mean of each row's companions."""
-        return values - values[:, 1:].mean(1, keepdims=True)
+    def _weighed(self, values: Array) -> tuple[Array, Array]:
+        """Return sums over the rows, and the companions, each by its row's weight.
 
-    def _weighed(self, inside: Array) -> Array:
-        """Return the companions, each by its row's weight, as ``(N (C - 1), F)``."""
-        return (inside[:, 1:] * self.weights[:, None, None]).reshape(-1, inside.shape[2])
+        The latter are ``(N (C - 1), F)``. The mean of each row's companions is taken off both.
+        """
+        inside = values - values[:, 1:].mean(1, keepdims=True)
+        companions = (inside[:, 1:] * self.weights[:, None, None]).reshape(-1, values.shape[2])
+        return np.einsum("n,nf->f", self.weights, inside[:, 0]), companions
 
 
 @dataclass(frozen=True)
