@@ -188,9 +188,10 @@ class LearnedErrors:
             "jitter": UNKNOWN["jitter"] * usual,
             "correlation": UNKNOWN["correlation"],
         }
-        of_name: dict[str, str] = {}
-        for name, tied in zip(self.names, self.tied, strict=True):
-            of_name[name] = f"scale and jitter of {name} apart" if abs(tied) > TIED else ""
+        of_name = {
+            name: f"scale and jitter of {name} apart" if abs(tied) > TIED else ""
+            for name, tied in zip(self.names, self.tied, strict=True)
+        }
         for kind, (names, _, errors) in self._told():
             for name, wide in zip(names, errors > bars[kind], strict=True):
                 of_name[name] = of_name.get(name) or (f"{kind} of {name}" if wide else "")

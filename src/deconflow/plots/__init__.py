@@ -5,3 +5,7 @@ from deconflow.plots.diagnostics import diagnostics
 from deconflow.plots.marginals import before_after, marginals
 
 __all__ = ["before_after", "corner", "diagnostics", "marginals", "row"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -158,10 +158,8 @@ def panels(
 def wrapped(ax: Any, count: int, figure: dict[str, Any]) -> AnyArray:
     """Return ``(count,)`` axes: those given, or those of a new figure, a few in a row."""
     each = (4.8, 3.4) if count == 1 else (3.6, 2.9)
-    if ax is not None:
-        return panels(ax, 1, count, each, figure)[0]
-    n_columns = min(count, MOST_IN_A_ROW)
-    grid = panels(None, -(-count // n_columns), n_columns, each, figure).ravel()
+    n_columns = min(count, MOST_IN_A_ROW) if ax is None else count
+    grid = panels(ax, -(-count // n_columns), n_columns, each, figure).ravel()
     for idle in grid[count:]:
         idle.set_axis_off()
     return grid[:count]
