@@ -113,7 +113,7 @@ class Layout:
         rho = np.clip(theta[places["correlation"]], -LARGEST_CORRELATION, LARGEST_CORRELATION)
         if len(rho) > 1:  # shrink correlations until they are those of some law
             lowest = np.linalg.eigvalsh(self._matrix(rho))[0]
-            rho *= min(1.0, LARGEST_CORRELATION / (1 - lowest))
+            rho *= LARGEST_CORRELATION / max(1 - lowest, LARGEST_CORRELATION)
         theta[places["correlation"]] = rho
         return theta
 
