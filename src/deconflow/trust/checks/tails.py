@@ -55,13 +55,12 @@ def _alternative(table: Table, finding: Finding, df: float) -> Alternative:
 
 def _caution(finding: Finding) -> str:
     df = finding.numbers.get("df")
-    words, law = "", "a distribution with heavier tails"
-    if df is not None:
-        words = f": noise.student_t(sd, {df:g}) fits better by {finding.gain:.0f} nats"
-        law = "that distribution"
+    what = "the noise has heavier tails than the stated distribution"
+    if df is None:
+        return f"{what}. Fit again with a distribution with heavier tails, or look for bad rows"
     return (
-        f"the noise has heavier tails than the stated distribution{words}. Fit again with {law}, "
-        "or look for bad rows"
+        f"{what}: noise.student_t(sd, {df:g}) fits better by {finding.gain:.0f} nats. Fit again "
+        "with that distribution, or look for bad rows"
     )
 
 
