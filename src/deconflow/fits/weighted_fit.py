@@ -133,11 +133,10 @@ class WeightedFit(FittedDensity):
 
     def averaged(self) -> list[FittedDensity]:
         """Return the flows of an ensemble, without the mixtures that keep their tails in check."""
-        if not isinstance(self.density, Ensemble):
-            return []
+        members = self.density.densities() if isinstance(self.density, Ensemble) else []
         return [
             WeightedFit(member, self.standardiser, self.proposing, self.names, self.threads)
-            for member in self.density.densities()
+            for member in members
             if not isinstance(member, MixtureDensity)
         ]
 
