@@ -31,6 +31,11 @@ NO_ERRORS = (
     "no standard errors: the model keeps no other fits or draws to compare its answer with; "
     "Deconvolver, BayesianXDGMM, LogSplineDeconvolver and XDGMM with folds do"
 )
+#: Densities whose Gaussians are not shown.
+OTHERS: dict[type, str] = {
+    GivenFit: "a density given covariates",
+    BoundedFit: "one that is folded at bounds",
+}
 #: So many Gaussians are still read one by one.
 FEW = 6
 
@@ -335,7 +340,9 @@ def components_of(model: Any) -> Components:
     """
     own = continuous_part(model.density_)
     if not isinstance(own, MixtureFit):
-        raise ValueError(f"Expected a mixture of Gaussians, to show its parts; got {_words(own)}.")
+        other = "an average with other densities" if own.averaged() else "another density"
+        found = OTHERS.get(type(own), other)
+        raise ValueError(f"Expected a mixture of Gaussians, to show its parts; got {found}.")
     sizes = sorted({member.n_components for member in own.members})
     if len(sizes) > 1 or sizes[0] > FEW:
         size = " to ".join(str(size) for size in dict.fromkeys([sizes[0], sizes[-1]]))
@@ -374,15 +381,6 @@ def _distances(one: GaussianMixture, other: GaussianMixture) -> Array:
     logs = [np.linalg.slogdet(each)[1] for each in (middle, one.covariances, other.covariances)]
     volume = 0.5 * (logs[0] - 0.5 * (logs[1][:, None] + logs[2][None]))
     return np.asarray(0.125 * (apart * turned).sum(-1) + volume, dtype=np.float64)
-
-
-def _words(density: FittedDensity) -> str:
-    """Say what else a density is."""
-    if isinstance(density, GivenFit):
-        return "a density given covariates"
-    if isinstance(density, BoundedFit):
-        return "one that is folded at bounds"
-    return "an average with other densities" if density.averaged() else "another density"
 
 
 def told(value: float, error: float, unit: float | None = None) -> str:
