@@ -110,7 +110,7 @@ class ExactPosterior(Posterior):
         whole: list[Array] = []
         for rows, mixture in self._pieces(numbers):
             parts = question(mixture, rows)
-            whole = whole or [np.empty((len(self), *part.shape[1:])) for part in parts]
+            whole = whole or [np.empty((len(self.data), *part.shape[1:])) for part in parts]
             for answer, part in zip(whole, parts, strict=True):
                 answer[rows] = part
         return whole
@@ -118,7 +118,7 @@ class ExactPosterior(Posterior):
     def _pieces(self, numbers: int = 0) -> Iterator[tuple[IntArray, GaussianMixture]]:
         """Walk through rows and their mixtures, of which so many numbers are made for each row."""
         prior, columns = self.prior, self.columns
-        if not len(self):
+        if not len(self.data):
             none = (x[None][:0] for x in (prior.weights, prior.means, prior.covariances))
             yield np.arange(0), GaussianMixture(*none).marginal(columns)
         whole = np.array_equal(columns, np.arange(prior.dim))
