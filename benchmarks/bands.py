@@ -136,7 +136,7 @@ def score(density: Any, d: int, law: Law) -> dict[str, float]:
     weights = truth / truth.sum()
     band = density.band(x, column=d, level=LEVEL)
     part = density.marginal([d])
-    curves = [np.exp(each.log_prob(x[:, None])) for each in part.replicates.answers()]
+    curves = [np.exp(each.log_prob(x[:, None])) for each in part.replicates.densities]
     low, high = np.min(curves, axis=0), np.max(curves, axis=0)
     below = cumulative_trapezoid(truth, x, initial=0.0)
     quantiles = np.interp(SHARES, below / below[-1], x)

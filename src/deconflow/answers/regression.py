@@ -328,7 +328,13 @@ def regression_of(
     random_state: RandomState,
 ) -> Regression:
     """Regress a column of the truth on others; see :meth:`DensityEstimator.regress`."""
-    columns = chosen_columns(target, on, fit.density.names)
+    names = fit.density.names
+    y, x = column_numbers(target, names, "target"), column_numbers(on, names, "columns in on")
+    if len(y) > 1:
+        raise ValueError(f"Expected one column as target; got {target!r}.")
+    if y[0] in x:
+        raise ValueError(f"Expected columns in on that are not the target; got {names[y[0]]!r}.")
+    columns = [int(d) for d in (*y, *x)]
     density = fit.density.marginal(columns)
     if data is not None:
         others, words = reweighted_fits(fit, data, n_refits, random_state)
@@ -340,16 +346,6 @@ def regression_of(
         how = f"no standard errors: give the rows that were fitted, {rows}"
         return Regression(density, None, how, columns)
     return Regression(density, others, f"standard errors from {words}", columns)
-
-
-def chosen_columns(target: Any, on: Any, names: Sequence[str]) -> list[int]:
-    """Return the numbers of the target and of what it is regressed on."""
-    y, x = column_numbers(target, names, "target"), column_numbers(on, names, "columns in on")
-    if len(y) > 1:
-        raise ValueError(f"Expected one column as target; got {target!r}.")
-    if y[0] in x:
-        raise ValueError(f"Expected columns in on that are not the target; got {names[y[0]]!r}.")
-    return [int(d) for d in (*y, *x)]
 
 
 def reweighted_fits(
@@ -375,7 +371,9 @@ def reweighted_fits(
         one that averages none, or too many, a mixture in its place.
     """
     density, rng = fit.density, check_random_state(random_state)
-    data = keep_copies_together(_without_background(fit, data))
+    if "background" in fit.known.traits:  # rows count by how likely they measure a truth
+        data = data.weighed(row_weights(data) * (1.0 - density.memberships(data)[1])).with_weight()
+    data = keep_copies_together(data)
     prepared = PreparedData(data)
     starts, words = _own_mixtures(fit), f"{n_refits} refits to reweighted rows"
     if starts:
@@ -395,14 +393,6 @@ def reweighted_fits(
         refit = PreparedData(rows).fit(settings, rng, start.mixture).mixture
         found.append(MixtureFit([refit], density.names, density.threads))
     return Replicates(found, "draws"), words
-
-
-def _without_background(fit: Any, data: Observations) -> Observations:
-    """Weigh rows by how likely they are measurements of a truth."""
-    if "background" not in fit.known.traits:
-        return data
-    own = row_weights(data) * (1.0 - fit.density.memberships(data)[1])
-    return data.weighed(own).with_weight()
 
 
 def _own_mixtures(fit: Any) -> list[GaussianMixture]:

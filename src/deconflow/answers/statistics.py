@@ -27,12 +27,15 @@ from deconflow.mixtures import GaussianMixture
 #: Draws for moments that are no closed forms.
 DRAWS = 20_000
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
-HEADS = ["column", "figure", "deconvolved", "measured"]
 NO_ERRORS = (
     "no standard errors: the model keeps no other fits or draws to compare its answer with; "
     "Deconvolver, BayesianXDGMM, LogSplineDeconvolver and XDGMM with folds do"
 )
-KNOWN_ATOMS = "; the shares at atoms are taken as known"
+#: Densities whose Gaussians are not shown.
+OTHERS: dict[type, str] = {
+    GivenFit: "a density given covariates",
+    BoundedFit: "one that is folded at bounds",
+}
 #: So many Gaussians are still read one by one.
 FEW = 6
 
@@ -120,9 +123,15 @@ class Figures:
             correlation[a, b] = correlation[b, a] = _correlation(w[:, [a, b]], weights)
         return cls(mean, sd, np.stack(quantiles), correlation)
 
+    @property
+    def flat(self) -> Array:
+        """All numbers, one after the other."""
+        parts = (self.mean, self.sd, self.quantiles, self.correlation)
+        return np.concatenate([part.ravel() for part in parts])
+
     @classmethod
     def from_flat(cls, numbers: Array, dim: int) -> "Figures":
-        """Take the numbers from one array, in the order of the fields."""
+        """Take what :attr:`flat` gave."""
         ends = np.cumsum([dim, dim, len(SHARES) * dim])
         mean, sd, quantiles, correlation = np.split(numbers, ends)
         return cls(mean, sd, quantiles.reshape(-1, dim), correlation.reshape(dim, dim))
@@ -194,7 +203,7 @@ class Statistics:
 
     def in_words(self) -> str:
         """Say it line by line."""
-        rows = [HEADS, *self.in_rows()]
+        rows = [["column", "figure", "deconvolved", "measured"], *self.in_rows()]
         if self.measured is None:
             rows = [row[:-1] for row in rows]
         widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
@@ -221,14 +230,15 @@ def statistics_of(
         sd = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         size = np.where(sd > 0, sd, np.nan)  # one after the other: variances may be huge, or tiny
         correlation = (covariance / size[:, None] / size).clip(-1.0, 1.0)
-        return np.concatenate([mean, sd, np.transpose(quantiles).ravel(), correlation.ravel()])
+        return Figures(mean, sd, np.transpose(quantiles), correlation).flat
 
     value, others = figures(density), density.replicates
     errors, how = None, NO_ERRORS
     if others is not None:
         errors = Figures.from_flat(others.error(value, figures), density.dim)
-        atoms = isinstance(density, PartsFit) and len(density.atoms) > 0
-        how = f"standard errors from {others.in_words()}{KNOWN_ATOMS if atoms else ''}"
+        how = f"standard errors from {others.in_words()}"
+        if isinstance(density, PartsFit) and len(density.atoms):
+            how += "; the shares at atoms are taken as known"
     measured = None if w is None else Figures.of_rows(w, weights)
     truth = Figures.from_flat(value, density.dim)
     return Statistics(list(density.names), truth, errors, measured, how)
@@ -330,7 +340,9 @@ def components_of(model: Any) -> Components:
     """
     own = continuous_part(model.density_)
     if not isinstance(own, MixtureFit):
-        raise ValueError(f"Expected a mixture of Gaussians, to show its parts; got {_words(own)}.")
+        other = "an average with other densities" if own.averaged() else "another density"
+        found = OTHERS.get(type(own), other)
+        raise ValueError(f"Expected a mixture of Gaussians, to show its parts; got {found}.")
     sizes = sorted({member.n_components for member in own.members})
     if len(sizes) > 1 or sizes[0] > FEW:
         size = " to ".join(str(size) for size in dict.fromkeys([sizes[0], sizes[-1]]))
@@ -369,15 +381,6 @@ def _distances(one: GaussianMixture, other: GaussianMixture) -> Array:
     logs = [np.linalg.slogdet(each)[1] for each in (middle, one.covariances, other.covariances)]
     volume = 0.5 * (logs[0] - 0.5 * (logs[1][:, None] + logs[2][None]))
     return np.asarray(0.125 * (apart * turned).sum(-1) + volume, dtype=np.float64)
-
-
-def _words(density: FittedDensity) -> str:
-    """Say what else a density is."""
-    if isinstance(density, GivenFit):
-        return "a density given covariates"
-    if isinstance(density, BoundedFit):
-        return "one that is folded at bounds"
-    return "an average with other densities" if density.averaged() else "another density"
 
 
 def told(value: float, error: float, unit: float | None = None) -> str:

@@ -4,7 +4,7 @@ They are made of replicates: other answers that the same data might have given.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -61,9 +61,6 @@ class Replicates:
     densities: Sequence["FittedDensity"]
     kind: str = "folds"
     alternatives: Sequence[tuple[float, "FittedDensity"]] = ()
-    #: What marginals keep. These are taken when a band is asked for: replicates may be many, and
-    #: may have replicates of their own, which no band looks at.
-    _columns: tuple[int, ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
@@ -79,8 +76,7 @@ class Replicates:
 
     def marginal(self, columns: Sequence[int] | IntArray) -> "Replicates":
         """Return the replicates of the density of some columns, by their numbers."""
-        kept = columns if self._columns is None else [self._columns[d] for d in columns]
-        return replace(self, _columns=tuple(int(d) for d in kept))
+        return self.changed(lambda each: each._marginal(np.asarray(columns)))
 
     def changed(self, change: Callable[["FittedDensity"], "FittedDensity"]) -> "Replicates":
         """Return replicates of which each is changed as the answer was."""
@@ -94,10 +90,6 @@ class Replicates:
         """Say what they are."""
         fits = "fits without a fold each" if self.kind == "folds" else "draws of the density"
         return f"{len(self.densities)} {fits}"
-
-    def answers(self) -> "list[FittedDensity]":
-        """Return the replicates, of the columns that are left."""
-        return [self._part(density) for density in self.densities]
 
     def half_width(self, value: Array, of: Numbers, level: float) -> Array:
         """Half the width of the interval of each of some numbers that a density has.
@@ -119,16 +111,13 @@ class Replicates:
 
     def error(self, value: Array, of: Numbers) -> Array:
         """Return standard errors; parameters are those of :meth:`half_width`."""
-        each = np.stack([of(density) for density in self.answers()])
+        each = np.stack([of(density) for density in self.densities])
         count = len(each)
         squares = np.square(each - each.mean(0)).sum(0)
         variance = squares * ((count - 1) / count if self.kind == "folds" else 1 / (count - 1))
         for share, density in self.alternatives:
-            variance = variance + share * np.square(of(self._part(density)) - value)
+            variance = variance + share * np.square(of(density) - value)
         return np.sqrt(variance)
-
-    def _part(self, density: "FittedDensity") -> "FittedDensity":
-        return density if self._columns is None else density.marginal(list(self._columns))
 
 
 @dataclass(frozen=True, repr=False)

@@ -40,9 +40,7 @@ from deconflow.xd import fit_exact
 
 #: Draws of a density without a closed form, and Gaussians fitted to them, that stand in for it.
 DRAWS_FOR_MIXTURE, COMPONENTS = 5_000, 12
-QUESTIONS = (
-    "_log_prob", "_sample", "log_marginal", "posterior", "condition", "memberships",
-)  # fmt: skip
+QUESTIONS = ("_log_prob", "_sample", "log_marginal", "posterior", "memberships")
 
 
 def _as_guest(question: Callable[..., Any]) -> Callable[..., Any]:

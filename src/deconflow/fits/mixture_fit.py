@@ -8,7 +8,7 @@ only the shares :math:`r` of each row are put together here:
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -72,15 +72,13 @@ class ExactPosterior(Posterior):
         threads: int | None = None, n_samples: int = 100, seed: int = 0,
     ) -> "ExactPosterior":  # fmt: skip
         """Find the moments of all rows."""
-        columns = np.arange(prior.dim)
-        pieces = _pieces(prior, data, columns, threads)
-        mean, covariance = _each_row(
-            len(data), pieces, lambda each, _: (each.mean, each.covariance)
-        )
-        return cls(
-            names, mean, covariance, np.broadcast_to(np.inf, len(data)),
-            prior, data, columns, threads, n_samples=n_samples, seed=seed,
+        none = np.empty((len(data), 0))
+        raw = cls(
+            names, none, none, np.broadcast_to(np.inf, len(data)),
+            prior, data, np.arange(prior.dim), threads, n_samples=n_samples, seed=seed,
         )  # fmt: skip
+        mean, covariance = raw._ask(lambda each, _: (each.mean, each.covariance))
+        return replace(raw, mean=mean, covariance=covariance)
 
     @cached_property
     def mixture(self) -> GaussianMixture:
@@ -103,43 +101,29 @@ class ExactPosterior(Posterior):
         data = self.data
         if data.projection is not None:
             return found
-        w = np.asarray(data.w, np.float64)[:, self.columns]  # to the last bit, where that is exact
-        exact = np.asarray(data.noise.variance() == 0)[:, self.columns]
-        if data.observed is not None:
-            exact = exact & np.asarray(data.observed)[:, self.columns]
+        w = data.measured()[:, self.columns]  # to the last bit, where that is exact
+        exact = (data.noise.variance() == 0)[:, self.columns] & ~np.isnan(w)
         return np.where(exact, (lower <= w) & (w <= upper), found)
 
     def _ask(self, question: Question, numbers: int = 0) -> list[Array]:
-        return _each_row(len(self), self._pieces(numbers), question)
+        """Put answers for the rows of each piece, with their numbers, where these rows are."""
+        whole: list[Array] = []
+        for rows, mixture in self._pieces(numbers):
+            parts = question(mixture, rows)
+            whole = whole or [np.empty((len(self.data), *part.shape[1:])) for part in parts]
+            for answer, part in zip(whole, parts, strict=True):
+                answer[rows] = part
+        return whole
 
     def _pieces(self, numbers: int = 0) -> Iterator[tuple[IntArray, GaussianMixture]]:
-        return _pieces(self.prior, self.data, self.columns, self.threads, numbers)
-
-
-def _pieces(
-    prior: GaussianMixture, data: Observations, columns: IntArray, threads: int | None,
-    numbers: int = 0,
-) -> Iterator[tuple[IntArray, GaussianMixture]]:  # fmt: skip
-    """Walk through rows and their mixtures, of which so many numbers are made for each row."""
-    if not len(data):
-        none = (x[None][:0] for x in (prior.weights, prior.means, prior.covariances))
-        yield np.arange(0), GaussianMixture(*none).marginal(columns)
-    whole = np.array_equal(columns, np.arange(prior.dim))
-    for rows, mixture in posterior_pieces(prior, data, threads, numbers):
-        yield rows, mixture if whole else mixture.marginal(columns)
-
-
-def _each_row(
-    n_rows: int, pieces: Iterator[tuple[IntArray, GaussianMixture]], question: Question
-) -> list[Array]:
-    """Put answers for the rows of each piece, asked with their numbers, where these rows are."""
-    whole: list[Array] = []
-    for rows, mixture in pieces:
-        parts = question(mixture, rows)
-        whole = whole or [np.empty((n_rows, *part.shape[1:])) for part in parts]
-        for answer, part in zip(whole, parts, strict=True):
-            answer[rows] = part
-    return whole
+        """Walk through rows and their mixtures, of which so many numbers are made for each row."""
+        prior, columns = self.prior, self.columns
+        if not len(self.data):
+            none = (x[None][:0] for x in (prior.weights, prior.means, prior.covariances))
+            yield np.arange(0), GaussianMixture(*none).marginal(columns)
+        whole = np.array_equal(columns, np.arange(prior.dim))
+        for rows, mixture in posterior_pieces(prior, self.data, self.threads, numbers):
+            yield rows, mixture if whole else mixture.marginal(columns)
 
 
 class MixtureFit(FittedDensity):
@@ -220,9 +204,8 @@ class MixtureFit(FittedDensity):
 
     def averaged(self) -> list[FittedDensity]:
         """Return the mixtures that are averaged."""
-        if len(self.members) == 1:
-            return []
-        return [MixtureFit([member], self.names, self.threads) for member in self.members]
+        several = self.members if len(self.members) > 1 else []
+        return [MixtureFit([member], self.names, self.threads) for member in several]
 
     def as_mixture(self) -> GaussianMixture:
         """Return the average, as one mixture of all components."""

@@ -269,10 +269,9 @@ class PartsFit(FittedDensity):
 
     @cached_property
     def _column(self) -> SmoothColumn | ColumnWithAtoms:
-        rest = self.inner._column
-        return (
-            ColumnWithAtoms(rest, self.atoms[:, 0], self.atom_weights) if len(self.atoms) else rest
-        )
+        if not len(self.atoms):
+            return self.inner._column
+        return ColumnWithAtoms(self.inner._column, self.atoms[:, 0], self.atom_weights)
 
     def measuring(self, rows: Observations) -> "PartsFit":
         """Return the density for such rows, of which none is background."""

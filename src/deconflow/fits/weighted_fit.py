@@ -132,11 +132,10 @@ class WeightedFit(FittedDensity):
 
     def averaged(self) -> list[FittedDensity]:
         """Return the flows of an ensemble, without the mixtures that keep their tails in check."""
-        if not isinstance(self.density, Ensemble):
-            return []
+        members = self.density.densities() if isinstance(self.density, Ensemble) else []
         return [
             WeightedFit(member, self.standardiser, self.proposing, self.names, self.threads)
-            for member in self.density.densities()
+            for member in members
             if not isinstance(member, MixtureDensity)
         ]
 
@@ -145,15 +144,12 @@ class WeightedFit(FittedDensity):
 
     def measuring(self, rows: Observations) -> "WeightedFit":
         """Return the same density, for rows that measure something else than those fitted."""
-        units = self.standardiser.measuring(rows)
-        proposing = self._proposing_for_others
-        return WeightedFit(self.density, units, proposing, self.names, self.threads)
+        return self._for_others(self.density, self.standardiser.measuring(rows))
 
     def folded_at(self, bounds: Bounds) -> "WeightedFit":
         """Return the density folded back at bounds; it was fitted to mirrored rows."""
         inside = bounds.in_units(self.standardiser.location, self.standardiser.scale)
-        folded, proposing = Folded(self.density, inside).eval(), self._proposing_for_others
-        return WeightedFit(folded, self.standardiser, proposing, self.names, self.threads)
+        return self._for_others(Folded(self.density, inside).eval(), self.standardiser)
 
     @cached_property
     def _proposing_for_others(self) -> GaussianMixture:
@@ -163,6 +159,9 @@ class WeightedFit(FittedDensity):
         with torch.no_grad(), isolated_rng(0):
             drawn = self.density.sample(DRAWS_FOR_MIXTURE).double().cpu().numpy()
         return mixture_of_draws(drawn)
+
+    def _for_others(self, density: Density, units: Standardiser) -> "WeightedFit":
+        return WeightedFit(density, units, self._proposing_for_others, self.names, self.threads)
 
     def _weigh(self, data: Observations, n_draws: int) -> WeightedDraws:
         """Draw and weigh for standardised rows; draws are folded as the density is."""
