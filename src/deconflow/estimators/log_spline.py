@@ -56,8 +56,8 @@ class LogSplineDeconvolver(DensityEstimator):
     ----------
     density_ : FittedDensity
         The density; ``density_.grid`` has its values.
-    fit_ : LogSplineFit
-        What was fitted; not saved.
+    fit_ : Fit
+        What was learned.
     n_features_in_ : int
         Number of columns of ``w``.
 

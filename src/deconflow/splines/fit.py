@@ -85,11 +85,6 @@ class LogSplineFit:
         """Whether all steps sufficed."""
         return all(curve.converged for curve in self.curves)
 
-    @property
-    def used_parameters(self) -> float:
-        """Number of parameters that the smoothing leaves free, the mean over orders."""
-        return float(np.mean([curve.free for curve in self.curves]))
-
     @cached_property
     def density(self) -> GridDensity:
         """The density in the units of the data."""

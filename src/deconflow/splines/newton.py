@@ -192,7 +192,9 @@ def maximise(
     last, converged, rounds = np.zeros(len(strength)), False, 0
     while rounds < rounds_at_most:
         rounds += 1
-        step, gain = _newton_step(point, P)
+        slope = point.gradient - P @ point.theta
+        step = cho_solve(solver(point.hessian, point.information, P), slope)
+        gain = 0.5 * float(slope @ step)
         point, moved = _line_search(rows, penalty.basis, point, P, step)
         if gain < CLOSE and not settled:
             chosen, held = _fellner_schall(point, penalty, strength, P)
@@ -218,12 +220,6 @@ def solver(hessian: Array, information: Array, P: Array) -> tuple[Array, bool]:
             continue
     ridge = 1e-9 * np.trace(information + P) / len(P)
     return cho_factor(information + P + ridge * np.eye(len(P)), lower=True)
-
-
-def _newton_step(point: Point, P: Array) -> tuple[Array, float]:
-    slope = point.gradient - P @ point.theta
-    step = cho_solve(solver(point.hessian, point.information, P), slope)
-    return step, 0.5 * float(slope @ step)
 
 
 def _line_search(

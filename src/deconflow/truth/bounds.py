@@ -139,11 +139,9 @@ class Bounds:
         said = []
         for d in self.columns:
             low, high = self.lower[d], self.upper[d]
-            where = f"between {low:g} and {high:g}"
-            if np.isinf(high):
-                where = f"at least {low:g}"
-            elif np.isinf(low):
-                where = f"at most {high:g}"
+            where = f"at least {low:g}" if np.isinf(high) else f"at most {high:g}"
+            if np.isfinite([low, high]).all():
+                where = f"between {low:g} and {high:g}"
             said.append(f"The true {names[d]} is {where}.")
         return said
 
