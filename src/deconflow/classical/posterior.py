@@ -61,8 +61,7 @@ class WeightedPoints:
     def shares(self) -> Array:
         """Weights of sum one, ``(n, G + K)``; equal weights of the draws for a row out of reach."""
         total = self.log_marginal()[:, None]
-        count = self.draws.shape[1]
-        alike = np.r_[np.zeros(len(self.grid)), np.full(count, 1 / count)]
+        alike = (np.arange(self.log_weights.shape[1]) >= len(self.grid)) / self.draws.shape[1]
         with np.errstate(invalid="ignore"):
             shares = np.exp(self.log_weights - total)
         return np.where(np.isfinite(total), shares, alike)

@@ -83,8 +83,7 @@ class Rows:
 
 def as_rows(data: Observations) -> Rows:
     """Write rows out, each with its own noise; what was not observed has mean 0 and variance 1."""
-    w = np.asarray(data.w)
-    n, dim = w.shape
+    n, dim = data.w.shape
     parts = data.noise.as_mixture().take(slice(None))
     kept = parts.weights.max(0) > SMALLEST_WEIGHT[dim]
     weights, covariances = parts.weights[:, kept], parts.covariances[:, kept]
@@ -93,7 +92,7 @@ def as_rows(data: Observations) -> Rows:
     weights = np.broadcast_to(weights / weights.sum(1, keepdims=True), (n, weights.shape[1]))
     observed = np.ones((n, dim), bool) if data.observed is None else data.observed
     seen = observed[:, None]
-    centres = w[:, None] - (0.0 if parts.means is None else parts.means[:, kept])
+    centres = data.w[:, None] - (0.0 if parts.means is None else parts.means[:, kept])
     return Rows(
         np.ones(n) if data.weights is None else data.weights,
         weights,
