@@ -22,7 +22,7 @@ def test_integrates_to_one(dim, points):
     model = DeconvolvingKDE().fit(w, noise=S)
     grid = model.density_.grid
     assert grid.values.min() == 0
-    assert grid.values.sum() * grid.cell == pytest.approx(1, abs=1e-12)
+    assert grid.values.sum() * grid.step.prod() == pytest.approx(1, abs=1e-12)
     ends = grid.low - 3 * grid.step, grid.low + grid.step * (np.array(grid.values.shape) + 3)
     axes = [np.linspace(a, b, points) for a, b in zip(*ends, strict=True)]
     v = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, dim)

@@ -93,11 +93,6 @@ class GridDensity:
         """Number of dimensions."""
         return len(self.low)
 
-    @property
-    def cell(self) -> float:
-        """Volume of a cell."""
-        return float(self.step.prod())
-
     def log_prob(self, v: Array) -> Array:
         """Log density of ``(N, D)`` points."""
         place = ((v - self.low) / self.step).T
@@ -174,7 +169,7 @@ class GridDensity:
     @property
     def mass(self) -> Array:
         """Integral of the hat around each point, times the density there; they sum to one."""
-        return self.values * self._edge_shares(range(self.dim)) * self.cell
+        return self.values * self._edge_shares(range(self.dim)) * self.step.prod()
 
     def _edge_shares(self, dimensions: Iterable[int]) -> Array:
         """Share of each hat that lies within the grid: a half at an edge of a dimension."""

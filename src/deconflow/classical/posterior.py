@@ -8,7 +8,7 @@ of them lie where the true value cannot be, beyond a bound. Either way the weigh
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import logsumexp
@@ -61,8 +61,7 @@ class WeightedPoints:
     def shares(self) -> Array:
         """Weights of sum one, ``(n, G + K)``; equal weights of the draws for a row out of reach."""
         total = self.log_marginal()[:, None]
-        count = self.draws.shape[1]
-        alike = np.r_[np.zeros(len(self.grid)), np.full(count, 1 / count)]
+        alike = (np.arange(self.log_weights.shape[1]) >= len(self.grid)) / self.draws.shape[1]
         with np.errstate(invalid="ignore"):
             shares = np.exp(self.log_weights - total)
         return np.where(np.isfinite(total), shares, alike)
@@ -77,8 +76,8 @@ def weighted_points(
     yield from _weigh(density, data, np.flatnonzero(wide), n_draws, own)
     for weighed in _weigh(density, data, np.flatnonzero(~wide), n_draws, own, on_grid=False):
         reached = np.isfinite(weighed.log_marginal())
-        parts = (getattr(weighed, name)[reached] for name in ("draws", "log_weights"))
-        yield WeightedPoints(weighed.rows[reached], weighed.grid, *parts)
+        parts = {name: getattr(weighed, name)[reached] for name in ("rows", "draws", "log_weights")}
+        yield replace(weighed, **parts)
         yield from _weigh(density, data, weighed.rows[~reached], n_draws, own)
 
 
@@ -128,9 +127,8 @@ def resample(
     shares, size = weighted.shares(), len(weighted.grid)
     edges = np.cumsum(shares, axis=1)
     spots = rng.uniform(size=(len(shares), n_samples)) * edges[:, -1:]
-    rows = zip(edges, spots, strict=True)
-    chosen = np.array([np.searchsorted(*row) for row in rows], np.int64).reshape(spots.shape)
-    chosen = chosen.clip(max=shares.shape[1] - 1)
+    found = [np.searchsorted(*row) for row in zip(edges, spots, strict=True)]
+    chosen = np.array(found, np.int64).reshape(spots.shape).clip(max=shares.shape[1] - 1)
     picked = np.take_along_axis(weighted.draws, np.maximum(chosen - size, 0)[:, :, None], 1)
     on_grid = chosen < size
     inside = density.step * rng.uniform(-0.5, 0.5, size=(on_grid.sum(), density.dim))

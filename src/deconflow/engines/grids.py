@@ -84,8 +84,8 @@ class FourierProblem:
     ----------
     rows : Observations
         The rows, with weights of sum one.
-    location, scale : array
-        ``(D,)`` location and scale of the true values.
+    truth : Standardiser
+        Location and scale of the true values.
     spread : array
         ``(D,)`` scatter of the measurements; rows with very large noise do not count.
     units : array
@@ -93,8 +93,7 @@ class FourierProblem:
     """
 
     rows: Observations
-    location: Array
-    scale: Array
+    truth: Standardiser
     spread: Array
     units: Array
 
@@ -110,7 +109,7 @@ class FourierProblem:
         variance = np.broadcast_to(data.noise.variance(), data.w.shape)
         with np.errstate(divide="ignore"):  # an exact row has all precision that there is
             spread = np.sqrt(np.square(truth.scale) + 1 / (rows.weights @ (1 / variance)))
-        return cls(rows, truth.location, truth.scale, spread, units.scale)
+        return cls(rows, truth, spread, units.scale)
 
     def solved(self, fit: FourierFit, line: str, **learned: Any) -> GridSolution:
         """Return the density of a fit, and warn if it is mostly noise."""
@@ -127,7 +126,7 @@ class FourierProblem:
                 f"{fit.relative_error:.2g} times the signal. Check the noise, smooth more, or "
                 "bring more rows."
             )
-        grid = fit.on_grid(self.location, self.spread).in_units(self.units)
+        grid = fit.on_grid(self.truth.location, self.spread).in_units(self.units)
         return GridSolution(grid, line, {**learned, "relative_error": fit.relative_error})
 
 
@@ -151,7 +150,7 @@ class Kernels(_OfSettings):
         """Choose a bandwidth, and sum kernels."""
         problem = FourierProblem.of(rows, self.name, max(MOST_ORDERS))
         given = self._given(problem, self.settings.bandwidth)
-        chosen, fit = fit_kde(problem.rows, problem.scale, problem.spread, given)
+        chosen, fit = fit_kde(problem.rows, problem.truth.scale, problem.spread, given)
         bandwidth = chosen * problem.units
         widths = ", ".join(f"{h:.3g}" for h in bandwidth)
         return problem.solved(fit, f"Kernel estimate with bandwidth {widths}.", bandwidth=bandwidth)
@@ -211,13 +210,12 @@ class LogSplines(_OfSettings):
         limits = UNBOUNDED if bounds is None else np.stack([bounds.lower, bounds.upper])
         fit = fit_log_spline(rows, bounds=limits, n_intervals=intervals)
         _warn_of(fit)
-        count = f"{fit.n_rows:,} rows"
-        if fit.n_bins != fit.n_rows:
-            count += f" in {fit.n_bins:,} bins"
-        used = fit.used_parameters
+        bins = "" if fit.n_bins == fit.n_rows else f" in {fit.n_bins:,} bins"
+        used = float(np.mean([curve.free for curve in fit.curves]))
         return GridSolution(
             fit.density,
-            f"Penalised log density with {used:.3g} free parameters, from {count}.",
+            f"Penalised log density with {used:.3g} free parameters, "
+            f"from {fit.n_rows:,} rows{bins}.",
             {"n_rows": fit.n_rows, "n_bins": fit.n_bins, "used": used},
             fit.draws(DRAWS, random_state=0),
         )

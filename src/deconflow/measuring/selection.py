@@ -275,9 +275,6 @@ def _checked(chances: Any, count: int) -> Array:
 
 def _refuse_unseen_rows(rule: Rule, data: Observations) -> None:
     """Raise for rows that could not have been seen, and for rules that select nothing."""
-    if data.projection is not None or data.observed is not None:
-        what = "a projection" if data.projection is not None else "missing values"
-        raise ValueError(f"Expected whole rows for a selection; got {what}. Leave those out.")
     sd = np.sqrt(np.broadcast_to(np.asarray(data.noise.variance()), data.w.shape))
     chances = rule(data.measured(), np.arange(len(data)), sd)
     if not chances.any():

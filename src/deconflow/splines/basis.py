@@ -39,48 +39,34 @@ class Basis:
 
     @cached_property
     def _splines(self) -> BSpline:
-        first, last = self.knots[0], self.knots[-1]
-        t = np.r_[[first] * DEGREE, self.knots, [last] * DEGREE]
-        return BSpline(t, np.eye(self.size), DEGREE)
+        return BSpline(np.pad(self.knots, DEGREE, "edge"), np.eye(self.size), DEGREE)
 
     def design(self, x: Array) -> Array:
         """Values ``(len(x), size)``."""
         inside = np.clip(x, self.knots[0], self.knots[-1])
         beyond = (x - inside)[:, None]
-        answer = self._splines(inside)
-        if beyond.any():
-            answer = answer + beyond * self._splines.derivative(1)(inside)
-        return np.asarray(answer)
+        return np.asarray(self._splines(inside) + beyond * self._splines.derivative()(inside))
 
-    def gram(self, order: int, weights: Array | None = None) -> Array:
-        """Integrals of products of derivatives: ``(size, size)``, or ``(J, size, size)``.
+    def penalties(self, order: int, n_local: int = 1) -> Array:
+        """Integrals of products of derivatives, on parts of the line: ``(n_local, size, size)``.
 
-        ``weights`` are ``(J, knots)``: values at the knots of functions linear between them.
+        The parts overlap and sum to the whole; their weights are linear between knots.
         """
         points, mass = np.polynomial.legendre.leggauss(GAUSS_POINTS)
         half = 0.5 * np.diff(self.knots)[:, None]
         x = (self.knots[:-1, None] + half * (1 + points)).ravel()
-        values = self._splines.derivative(order)(x) if order else self._splines(x)
-        at = (half * mass).ravel()
-        if weights is None:
-            return (values * at[:, None]).T @ values
-        each = np.stack([np.interp(x, self.knots, w) for w in weights])
-        return np.stack([(values * (at * w)[:, None]).T @ values for w in each])
-
-
-def line_penalties(basis: Basis, order: int, n_local: int) -> Array:
-    """Penalties ``(J, size, size)`` on parts of a line, which overlap and sum to that on all."""
-    places = np.linspace(0, 1, len(basis.knots))
-    centres = np.linspace(0, 1, n_local)
-    weights = np.stack([np.interp(places, centres, row) for row in np.eye(n_local)])
-    return basis.gram(order, weights)
+        values, at = self._splines.derivative(order)(x), (half * mass).ravel()
+        places, centres = (np.linspace(0, 1, n) for n in (len(self.knots), n_local))
+        at_knots = [np.interp(places, centres, part) for part in np.eye(n_local)]
+        each = [at * np.interp(x, self.knots, weights) for weights in at_knots]
+        return np.stack([(values * weights[:, None]).T @ values for weights in each])
 
 
 def plane_penalty(bases: tuple[Basis, Basis], order: int) -> Array:
     """Penalty ``(1, n, n)`` on all derivatives of one order, for the product of two bases."""
-    first, second = ([basis.gram(k) for k in range(order + 1)] for basis in bases)
-    terms = (comb(order, k) * np.kron(first[k], second[order - k]) for k in range(order + 1))
-    return np.sum(list(terms), axis=0)[None]
+    first, second = ([basis.penalties(k)[0] for k in range(order + 1)] for basis in bases)
+    terms = [comb(order, k) * np.kron(first[k], second[order - k]) for k in range(order + 1)]
+    return np.sum(terms, axis=0)[None]
 
 
 def polynomials(bases: tuple[Basis, ...], below: int) -> Array:

@@ -18,16 +18,15 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from sklearn.utils import check_random_state
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray
 from deconflow.classical import UNBOUNDED, GridDensity, grid_mixture, refuse_unsuitable
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
-from deconflow.splines.likelihoods import LineLikelihood
 from deconflow.splines.line import LineFrame
-from deconflow.splines.newton import Fitted, Penalty, masses, maximise, solver
-from deconflow.splines.planes import PlaneFrame, PlaneLikelihood
-from deconflow.splines.rows import Domain, Rows, as_rows, domain_of
+from deconflow.splines.newton import Fitted, Likelihood, Penalty, masses, maximise, solver
+from deconflow.splines.planes import PlaneFrame
+from deconflow.splines.rows import Rows, as_rows, domain_of
 from deconflow.standardising import Standardiser
 
 #: Share of a normal law behind the grid, over the number of rows; rows added to these; and its
@@ -44,9 +43,9 @@ ROUNDS_FROM_A_START = 25
 #: More rows or bins than these are fitted from where a fit to half as many ended.
 MANY_ROWS = 6_000
 
-Likelihood = LineLikelihood | PlaneLikelihood
-#: Parameters and smoothing parameters, for each order of derivatives.
-Starts = list[tuple[Array, Array]]
+Frame = LineFrame | PlaneFrame
+#: What is penalised, parameters and smoothing parameters.
+Start = tuple[Penalty, Array, Array]
 
 
 @dataclass(frozen=True)
@@ -72,14 +71,13 @@ class LogSplineFit:
     """
 
     units: Standardiser
-    frame: LineFrame | PlaneFrame
+    frame: Frame
     curves: list[Fitted]
     n_rows: int
     n_bins: int
     far: float
     lost: float
     bounds: Array
-    _penalties: list[Penalty] = field(repr=False)
     _rows: Likelihood = field(repr=False)
 
     @property
@@ -87,16 +85,10 @@ class LogSplineFit:
         """Whether all steps sufficed."""
         return all(curve.converged for curve in self.curves)
 
-    @property
-    def used_parameters(self) -> float:
-        """Number of parameters that the smoothing leaves free, the mean over orders."""
-        return float(np.mean([curve.free for curve in self.curves]))
-
     @cached_property
     def density(self) -> GridDensity:
         """The density in the units of the data."""
-        pairs = zip(self._penalties, self.curves, strict=True)
-        return self._as_density([penalty.basis @ curve.point.theta for penalty, curve in pairs])
+        return self._as_density([curve.penalty.basis @ curve.point.theta for curve in self.curves])
 
     @cached_property
     def mixture(self) -> GaussianMixture:
@@ -115,14 +107,14 @@ class LogSplineFit:
         rng = check_random_state(random_state)
         counts = np.bincount(np.arange(n) % len(self.curves), minlength=len(self.curves))
         return [
-            self._as_density([penalty.basis @ theta])
-            for penalty, curve, count in zip(self._penalties, self.curves, counts, strict=True)
-            for theta in self._drawn(penalty, curve, int(count), rng)
+            self._as_density([curve.penalty.basis @ theta])
+            for curve, count in zip(self.curves, counts.tolist(), strict=True)
+            for theta in self._drawn(curve, count, rng)
         ]
 
-    def _drawn(self, penalty: Penalty, curve: Fitted, n: int, rng: np.random.RandomState) -> Array:
+    def _drawn(self, curve: Fitted, n: int, rng: np.random.RandomState) -> Array:
         """Draw parameters ``(n, K)``; on a line resampled by how likely they really are."""
-        strength = BAND_SMOOTHING * curve.strength
+        penalty, strength = curve.penalty, BAND_SMOOTHING * curve.strength
         rough = maximise(self._rows, penalty, curve.point.theta, strength, choose=False).point
         P = penalty.matrix(strength)
         factor, _ = solver(rough.hessian, rough.information, P)
@@ -137,12 +129,11 @@ class LogSplineFit:
         return thetas[rng.choice(len(thetas), n, p=weight / weight.sum())]
 
     def _as_density(self, betas: list[Array]) -> GridDensity:
-        low, step, values = self.frame.grid(betas)
-        dim = len(low)
+        scale, location = self.units.scale, self.units.location
         behind = 1 - (1 - BEHIND / (self.n_rows + BEHIND_ROWS)) * (1 - self.far)
-        grid = GridDensity(low, step, values, behind, np.zeros(dim), WIDTH_BEHIND * np.eye(dim))
-        grid = grid.in_units(np.asarray(self.units.scale), np.asarray(self.units.location))
-        return replace(grid, bounds=self.bounds)
+        width = WIDTH_BEHIND * np.eye(len(scale))
+        grid = GridDensity(*self.frame.grid(betas), behind, np.zeros(len(scale)), width)
+        return replace(grid.in_units(scale, location), bounds=self.bounds)
 
 
 def fit_log_spline(
@@ -171,69 +162,62 @@ def fit_log_spline(
     ValueError
         If the rows do not allow a fit.
     """
-    units, rows, domain, frame = _laid_out(data, bounds, n_intervals, start)
-    penalties = start._penalties if start else [frame.penalty(order) for order in frame.orders]
-    near = rows[~domain.far]
-    seen: Likelihood = frame.likelihood(near)
-    begin = _begin(frame, near, seen, penalties) if start is None else _ends(start.curves)
-    how: dict[str, Any] = {}
-    if start is not None and data.dim > 1:
-        how = {"choose": False, "rounds_at_most": ROUNDS_FROM_A_START}
-    pairs = zip(penalties, begin, strict=True)
-    curves = [maximise(seen, penalty, *each, **how) for penalty, each in pairs]
-    total = float(rows.count.sum())
+    units, frame, rows, far = _laid_out(data, bounds, n_intervals, start)
+    near = rows[~far]
+    seen = frame.likelihood(near)
+    if start is None:
+        begin = _begin(frame, near, many=len(seen.row_counts) > MANY_ROWS)
+    else:
+        begin = _ends(start.curves)
+    fixed = {"choose": False, "rounds_at_most": ROUNDS_FROM_A_START}
+    how: dict[str, Any] = fixed if start is not None and data.dim > 1 else {}
+    curves = [maximise(seen, *each, **how) for each in begin]
+    total, explained = float(rows.count.sum()), min(curve.point.explained for curve in curves)
     return LogSplineFit(
         units,
         frame,
         curves,
         len(data),
-        seen.n_rows,
-        far=float(rows.count[domain.far].sum()) / total,
-        lost=max(seen.total - curve.point.explained for curve in curves) / total,
+        len(seen.row_counts),
+        far=float(rows.count[far].sum()) / total,
+        lost=float(seen.row_counts.sum() - explained) / total,
         bounds=bounds,
-        _penalties=penalties,
         _rows=seen,
     )
 
 
-def _begin(
-    frame: LineFrame | PlaneFrame, rows: Rows, seen: Likelihood, penalties: list[Penalty]
-) -> Starts:
+def _begin(frame: Frame, rows: Rows, *, many: bool) -> list[Start]:
     """Where a fit starts: where one to some of the rows ends, if there are many."""
-    begin = [(p.parameters(frame.start), np.ones(len(p.parts))) for p in penalties]
-    if seen.n_rows <= MANY_ROWS:
+    penalties = [frame.penalty(order) for order in frame.orders]
+    begin = [(p, p.parameters(frame.start()), np.ones(len(p.parts))) for p in penalties]
+    if not many:
         return begin
     some = np.random.default_rng(0).permutation(len(rows))[: MANY_ROWS // 2]
     few = frame.likelihood(rows[some])
-    return _ends([maximise(few, p, *each) for p, each in zip(penalties, begin, strict=True)])
+    return _ends([maximise(few, *each) for each in begin])
 
 
-def _ends(curves: list[Fitted]) -> Starts:
-    return [(curve.point.theta, curve.strength) for curve in curves]
+def _ends(curves: list[Fitted]) -> list[Start]:
+    return [(curve.penalty, curve.point.theta, curve.strength) for curve in curves]
 
 
 def _laid_out(
-    data: Observations,
-    bounds: Array = UNBOUNDED,
-    n_intervals: int | None = None,
-    start: LogSplineFit | None = None,
-) -> tuple[Standardiser, Rows, Domain, LineFrame | PlaneFrame]:
-    """Units, rows in these, where the truth may be, and knots and nodes for it."""
-    if data.projection is not None:
-        raise ValueError("Expected no projection for a log spline; got one. Use XDGMM.")
+    data: Observations, bounds: Array, n_intervals: int | None, start: LogSplineFit | None
+) -> tuple[Standardiser, Frame, Rows, BoolArray]:
+    """Units, knots and nodes, the rows in these units, and which of them are out of reach."""
     refuse_unsuitable(data, "a log spline", MOST_COLUMNS)
     units = Standardiser.fit(data) if start is None else start.units
     rows = as_rows(units.observations(data))
-    low, high = (bounds - np.asarray(units.location)) / np.asarray(units.scale)
-    domain = domain_of(rows, low, high)
+    bounds = np.broadcast_to((bounds - units.location) / units.scale, (2, data.dim))
+    ends, far = domain_of(rows, bounds)
     if start is not None:
-        return units, rows, domain, start.frame
-    frame = (LineFrame if data.dim == 1 else PlaneFrame)(domain, n_intervals)
-    return units, rows, domain, frame
+        return units, start.frame, rows, far
+    kind = LineFrame if data.dim == 1 else PlaneFrame
+    return units, kind(ends, bounds, n_intervals), rows, far
 
 
 def work_of_fit(data: Observations) -> int:
     """Count what a fit sums over in every step: bins or rows, on a plane times their Gaussians."""
-    _, rows, domain, frame = _laid_out(data)
-    binned = frame.binned(rows[~domain.far])
-    return len(binned) * (1 if data.dim == 1 else binned.weights.shape[1])
+    _, frame, rows, far = _laid_out(data, UNBOUNDED, None, None)
+    bins = frame.binned(rows[~far])
+    return len(bins) * (1 if data.dim == 1 else bins.weights.shape[1])

@@ -1,6 +1,12 @@
 r"""A log density on a line: knots and nodes, with straight tails whose mass counts.
 
-Nodes of a grid with a hat around each, and Gaussians integrated over these hats.
+With ``q`` the mass of each node and :math:`A_{ig}` the likelihood of row i there,
+
+.. math:: p_i = \sum_g A_{ig} q_g, \quad r_g = \sum_i c_i A_{ig} q_g / p_i, \quad
+          E_i = \sum_g A_{ig} q_g B_g / p_i
+
+are the rows' densities, the expected counts and the posterior means of the basis. Nodes have a hat
+around each, and Gaussians are integrated over these hats.
 
 A density that is linear between nodes is :math:`p(v) = \sum_g p_g \Lambda_g(v)`, so that
 
@@ -18,10 +24,9 @@ import numpy as np
 from scipy.special import ndtr
 
 from deconflow._types import Array
-from deconflow.splines.basis import Basis, line_penalties, polynomials
-from deconflow.splines.likelihoods import LineLikelihood
-from deconflow.splines.newton import Penalty, log_start
-from deconflow.splines.rows import Domain, Rows, bins_on_a_line
+from deconflow.splines.basis import Basis, polynomials
+from deconflow.splines.newton import SMALLEST, Penalty, log_start
+from deconflow.splines.rows import Rows, binned
 
 #: Knot intervals, nodes in each, and smoothing parameters along the line.
 INTERVALS, NODES_PER_INTERVAL, LOCAL = 60, 5, 9
@@ -85,6 +90,54 @@ class Nodes:
             )
 
 
+@dataclass(frozen=True)
+class LineLikelihood:
+    """Rows on a line: a table of likelihoods, one row per row or bin of rows.
+
+    Attributes
+    ----------
+    design : array
+        ``(nodes, basis)``.
+    mass : array
+        ``(nodes,)``.
+    table : array
+        ``(n, nodes)`` likelihoods, each row to a factor.
+    row_counts : array
+        ``(n,)``.
+    """
+
+    design: Array
+    mass: Array
+    table: Array
+    row_counts: Array
+
+    def values(self, beta: Array) -> Array:
+        """Return ``B beta``."""
+        return self.design @ beta
+
+    def project(self, counts: Array) -> Array:
+        """Return ``B' counts``."""
+        return counts @ self.design
+
+    def second(self, counts: Array) -> Array:
+        """Return ``B' diag(counts) B``."""
+        return (self.design * counts[:, None]).T @ self.design
+
+    def log_likelihood(self, q: Array) -> float:
+        """Return ``sum c_i log p_i``."""
+        return float(self.row_counts @ np.log(np.maximum(self.table @ q, SMALLEST)))
+
+    def expect(self, q: Array) -> tuple[float, Array, Array, Array]:
+        """Expectations under masses ``q``: the log likelihood, and expected counts at the nodes.
+
+        And the counts of the rows that give the curvature, here all, with ``sum c_i E_i E_i'``.
+        """
+        p = np.maximum(self.table @ q, SMALLEST)
+        counts = q * ((self.row_counts / p) @ self.table)
+        means = self.table @ (q[:, None] * self.design) * (np.sqrt(self.row_counts) / p)[:, None]
+        return float(self.row_counts @ np.log(p)), counts, counts, means.T @ means
+
+
 class LineFrame:
     """Knots, nodes and penalties that all fits to some rows share.
 
@@ -96,26 +149,20 @@ class LineFrame:
 
     orders = (3, 2)
 
-    def __init__(self, domain: Domain, n_intervals: int | None) -> None:
-        self.domain = domain
-        intervals = INTERVALS if n_intervals is None else n_intervals
-        low, high = float(domain.low[0]), float(domain.high[0])
-        self.basis = Basis(np.linspace(low, high, intervals + 1))
-        self._step = (high - low) / (intervals * NODES_PER_INTERVAL)
+    def __init__(self, ends: Array, bounds: Array, n_intervals: int | None) -> None:
+        (low,), (high,) = ends
+        self.basis = Basis(np.linspace(low, high, (n_intervals or INTERVALS) + 1))
+        self._tails = np.minimum(TAIL * (high - low), np.abs(bounds - ends)[:, 0])
         self.nodes = Nodes(self._spread(NODES_PER_INTERVAL, GROWTH))
         self._design = self.basis.design(self.nodes.x)
 
     def _spread(self, per_interval: int, growth: float) -> Array:
         """Nodes of the domain and of tails, which end at a bound."""
-        knots, domain = self.basis.knots, self.domain
+        knots = self.basis.knots
         inner = np.linspace(knots[0], knots[-1], (len(knots) - 1) * per_interval + 1)
-        step, length = inner[1] - inner[0], TAIL * (knots[-1] - knots[0])
-        low = min(length, knots[0] - float(domain.low_bound[0]))
-        high = min(length, float(domain.high_bound[0]) - knots[-1])
-        before, after = (_fitting(size, step, growth) for size in (low, high))
+        before, after = (_fitting(tail, inner[1] - inner[0], growth) for tail in self._tails)
         return np.r_[knots[0] - before[::-1], inner, knots[-1] + after]
 
-    @cached_property
     def start(self) -> Array:
         """Coefficients of a law to start from."""
         x = np.linspace(self.basis.knots[0], self.basis.knots[-1], 4 * self.basis.size)
@@ -124,28 +171,25 @@ class LineFrame:
 
     def penalty(self, order: int) -> Penalty:
         """Penalties on one order of derivatives along the line."""
-        parts = line_penalties(self.basis, order, LOCAL)
-        return Penalty(parts, polynomials((self.basis,), order))
+        return Penalty(self.basis.penalties(order, LOCAL), polynomials((self.basis,), order))
 
     def likelihood(self, rows: Rows) -> LineLikelihood:
         """Likelihoods of rows, in bins if there are many."""
-        binned = self.binned(rows)
-        n, parts = binned.weights.shape
-        table = np.empty((n, len(self.nodes.x)))
-        size = max(1, AT_ONCE // (parts * len(self.nodes.x)))
-        for i in range(0, n, size):
-            table[i : i + size] = self._table(binned[np.arange(i, min(n, i + size))])
-        return LineLikelihood(self._design, self.nodes.mass, table, binned.count)
+        some = self.binned(rows)
+        size = max(1, AT_ONCE // (some.weights.shape[1] * len(self.nodes.x)))
+        parts = [self._table(some[i : i + size]) for i in range(0, len(some), size)]
+        return LineLikelihood(self._design, self.nodes.mass, np.concatenate(parts), some.count)
 
     def binned(self, rows: Rows) -> Rows:
         """Put rows into bins if there are many."""
-        return bins_on_a_line(rows, self._step / 4)
+        knots = self.basis.knots
+        step = (knots[-1] - knots[0]) / ((len(knots) - 1) * NODES_PER_INTERVAL)
+        return binned(rows, np.array([step / 4]))
 
     def _table(self, rows: Rows) -> Array:
-        n, parts = rows.weights.shape
         each = self.nodes.log_likelihood(rows.centres.ravel(), rows.covariances.ravel())
         with np.errstate(divide="ignore"):
-            each = each.reshape(n, parts, -1) + np.log(rows.weights)[..., None]
+            each = each.reshape(*rows.weights.shape, -1) + np.log(rows.weights)[..., None]
         top = each.max((1, 2), keepdims=True)
         return np.exp(each - np.where(np.isfinite(top), top, 0.0)).sum(1)
 

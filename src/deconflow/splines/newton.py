@@ -17,19 +17,15 @@ Biometrics 73),
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from deconflow._types import Array
 
-if TYPE_CHECKING:
-    from deconflow.splines.likelihoods import LineLikelihood
-    from deconflow.splines.planes import PlaneLikelihood
-
-    Likelihood: TypeAlias = LineLikelihood | PlaneLikelihood
-
+#: Rows on a line or on a plane: ``LineLikelihood`` or ``PlaneLikelihood``.
+Likelihood = Any
 DAMPING = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 MOST_ROUNDS, MOST_HALVINGS = 200, 12
 #: Smoothing changes once a Newton step gains less than so many nats, until the number of
@@ -46,6 +42,8 @@ MOST_CHANGE = 20.0
 #: Largest change of the logarithm of a smoothing parameter in one step.
 LONGEST = 2.0
 RANGE = (1e-7, 1e5)
+#: Least density of a row on the way to an answer, so that no share of it overflows.
+SMALLEST = 1e-200
 
 
 class Penalty:
@@ -68,11 +66,11 @@ class Penalty:
         outside = q[:, null.shape[1] :]
         sizes, vectors = np.linalg.eigh(outside.T @ parts.sum(0) @ outside)
         scaled = outside @ (vectors / np.sqrt(sizes))
-        self._null = null.shape[1] - 1
-        self.basis = np.concatenate([q[:, 1 : null.shape[1]], scaled], axis=1)
-        self._inner = np.stack([scaled.T @ S @ scaled for S in parts])
-        self.parts = np.zeros((len(parts), *[self.basis.shape[1]] * 2))
-        self.parts[:, self._null :, self._null :] = self._inner
+        before = null.shape[1] - 1
+        self.basis = np.concatenate([q[:, 1 : before + 1], scaled], axis=1)
+        inner = np.stack([scaled.T @ S @ scaled for S in parts])
+        self.parts = np.pad(inner, ((0, 0), (before, 0), (before, 0)))
+        self._inner = self.parts[:, before:, before:]
 
     def parameters(self, beta: Array) -> Array:
         """Return the parameters of some coefficients, to a constant."""
@@ -86,21 +84,16 @@ class Penalty:
         """Traces of ``P^- S_j``."""
         if len(self.parts) == 1:
             return len(self._inner[0]) / strength
-        factor = _factor_of(np.tensordot(strength, self._inner, 1), float(strength.min()))
+        P = np.tensordot(strength, self._inner, 1)
+        try:
+            factor = cho_factor(P, lower=True)
+        except LinAlgError:
+            # The parts sum to the identity, so that the smallest strength bounds the eigenvalues;
+            # the rounding of one part times the largest strength can exceed it.
+            sizes, vectors = np.linalg.eigh(P)
+            P = (vectors * np.maximum(sizes, strength.min())) @ vectors.T
+            factor = cho_factor(P, lower=True)
         return np.array([np.trace(cho_solve(factor, S)) for S in self._inner])
-
-
-def _factor_of(P: Array, least: float) -> tuple[Array, bool]:
-    """Factor a sum of penalties, none of whose eigenvalues is below ``least`` but by rounding.
-
-    The parts sum to the identity, so that the smallest strength is such a bound; the rounding of
-    one part times the largest strength can exceed it.
-    """
-    try:
-        return cho_factor(P, lower=True)
-    except LinAlgError:
-        sizes, vectors = np.linalg.eigh(P)
-        return cho_factor((vectors * np.maximum(sizes, least)) @ vectors.T, lower=True)
 
 
 @dataclass(frozen=True)
@@ -133,6 +126,8 @@ class Fitted:
 
     Attributes
     ----------
+    penalty : Penalty
+        What was penalised.
     point : Point
         Where it is.
     strength : array
@@ -145,6 +140,7 @@ class Fitted:
         Whether these sufficed.
     """
 
+    penalty: Penalty
     point: Point
     strength: Array
     free: float
@@ -161,27 +157,27 @@ def log_start(squares: Array) -> Array:
     return -0.5 * (HEAVY + 1) * np.log1p(squares / HEAVY)
 
 
-def masses(rows: "Likelihood", beta: Array) -> Array:
+def masses(rows: Likelihood, beta: Array) -> Array:
     """Return ``q``, the masses of all nodes, which sum to one."""
     values = rows.values(beta)
     q = np.exp(values - values.max()) * rows.mass
     return q / q.sum()
 
 
-def _look(rows: "Likelihood", T: Array, theta: Array) -> Point:
+def _look(rows: Likelihood, T: Array, theta: Array) -> Point:
     q = masses(rows, T @ theta)
-    seen = rows.expect(q)
+    log_p, counts, curved, between = rows.expect(q)
     mean = rows.project(q)
-    information = rows.total * (rows.second(q) - np.outer(mean, mean))
-    hessian = information - rows.second(seen.curved_counts) + seen.between
-    explained = float(seen.counts.sum())
-    gradient = rows.project(seen.counts) - explained * mean
+    information = rows.row_counts.sum() * (rows.second(q) - np.outer(mean, mean))
+    hessian = information - rows.second(curved) + between
+    explained = float(counts.sum())
+    gradient = rows.project(counts) - explained * mean
     inside = [T.T @ matrix @ T for matrix in (information, hessian)]
-    return Point(theta, seen.log_p, explained, gradient @ T, *inside)
+    return Point(theta, log_p, explained, gradient @ T, *inside)
 
 
 def maximise(
-    rows: "Likelihood",
+    rows: Likelihood,
     penalty: Penalty,
     theta: Array,
     strength: Array,
@@ -193,11 +189,12 @@ def maximise(
     point = _look(rows, penalty.basis, theta)
     P = penalty.matrix(strength)
     settled, updates, before = not choose, 0, np.inf
-    last = np.zeros(len(strength))
-    converged, rounds = False, 0
-    while rounds < rounds_at_most and not converged:
+    last, converged, rounds = np.zeros(len(strength)), False, 0
+    while rounds < rounds_at_most:
         rounds += 1
-        step, gain = _newton_step(point, P)
+        slope = point.gradient - P @ point.theta
+        step = cho_solve(solver(point.hessian, point.information, P), slope)
+        gain = 0.5 * float(slope @ step)
         point, moved = _line_search(rows, penalty.basis, point, P, step)
         if gain < CLOSE and not settled:
             chosen, held = _fellner_schall(point, penalty, strength, P)
@@ -206,12 +203,12 @@ def maximise(
             updates += 1
             settled = updates == MOST_UPDATES or abs(held - before) < SETTLED * len(P)
             strength, P, before = chosen, penalty.matrix(chosen), held
-        elif settled and gain < CLOSE and (gain < CONVERGED * len(P) or not moved):
-            converged = True
-        elif not moved:
+            continue
+        converged = gain < CLOSE and (gain < CONVERGED * len(P) or not moved)
+        if converged or not moved:
             break
     free = len(P) - float(strength @ _used(point, penalty, P))
-    return Fitted(point, strength, free, rounds, converged)
+    return Fitted(penalty, point, strength, free, rounds, converged)
 
 
 def solver(hessian: Array, information: Array, P: Array) -> tuple[Array, bool]:
@@ -225,14 +222,8 @@ def solver(hessian: Array, information: Array, P: Array) -> tuple[Array, bool]:
     return cho_factor(information + P + ridge * np.eye(len(P)), lower=True)
 
 
-def _newton_step(point: Point, P: Array) -> tuple[Array, float]:
-    slope = point.gradient - P @ point.theta
-    step = cho_solve(solver(point.hessian, point.information, P), slope)
-    return step, 0.5 * float(slope @ step)
-
-
 def _line_search(
-    rows: "Likelihood", T: Array, point: Point, P: Array, step: Array
+    rows: Likelihood, T: Array, point: Point, P: Array, step: Array
 ) -> tuple[Point, bool]:
     """Shorten a step until it gains; most do at once.
 

@@ -1,29 +1,21 @@
 r"""A log density on a plane, a product of two bases on a lattice, and the rows that see it.
 
-Rows on a plane: bins where many share their noise, precisions on the grid, expectations.
-
-Rows that share a law of noise with many others are put into bins of a third of it, each row
-divided among the four points around it; other rows stay by themselves. Expected counts are sums
-over all rows. The curvature of the likelihood, :math:`\sum_i c_i E_i E_i'`, is a sum over a
-sample of at most ``MOST_CURVED`` rows or bins, which stands for all: it shapes steps and smoothing,
-while the answer is where the gradient of all rows is zero.
+Expected counts are sums over all rows. The curvature of the likelihood,
+:math:`\sum_i c_i E_i E_i'`, is a sum over a sample of at most ``MOST_CURVED`` rows or bins, which
+stands for all: it shapes steps and smoothing, while the answer is where the gradient of all rows
+is zero.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from deconflow._types import Array, BoolArray, IntArray
 from deconflow.splines.basis import Basis, plane_penalty, polynomials
-from deconflow.splines.likelihoods import Expectations
 from deconflow.splines.newton import Penalty, log_start
 from deconflow.splines.plane_passes import add_rows, basis_means, local_values
-from deconflow.splines.rows import Domain, Rows, alike, divided, joined, laws_of
+from deconflow.splines.rows import Rows, binned
 
-#: As many rows on a plane are not put into bins.
-FEW_ROWS = 1_000
-BINS_PER_SD = 3.0
 MOST_CURVED = 4_000
 #: Least width of a likelihood in steps of the grid: narrower ones would fall between nodes.
 NARROWEST = 0.5
@@ -61,7 +53,6 @@ class PlaneLikelihood:
         self.mass = lattice.mass
         self.sizes = designs[0].shape[1], designs[1].shape[1]
         self.row_counts = np.ascontiguousarray(rows.count)
-        self.total, self.n_rows = float(rows.count.sum()), len(rows)
         self._parts, self._starts = _gaussians(rows, lattice)
         self._local = [local_values(design) for design in designs]
         self._products = [
@@ -89,8 +80,11 @@ class PlaneLikelihood:
         table = np.ascontiguousarray(q.reshape(self.lattice.shape))
         return float(add_rows(table, self._parts, self._starts, self.row_counts)[0])
 
-    def expect(self, q: Array) -> Expectations:
-        """Expectations under masses ``q``."""
+    def expect(self, q: Array) -> tuple[float, Array, Array, Array]:
+        """Expectations under masses ``q``: the log likelihood, and expected counts at the nodes.
+
+        And the counts of the rows that give the curvature, with ``sum c_i E_i E_i'`` of these.
+        """
         table = np.ascontiguousarray(q.reshape(self.lattice.shape))
         log_p, counts = add_rows(table, self._parts, self._starts, self.row_counts)
         (first_x, value_x), (first_y, value_y) = self._local
@@ -100,9 +94,9 @@ class PlaneLikelihood:
         )  # fmt: skip
         means *= np.sqrt(self._sample_counts[self._sample])[:, None]
         curved = counts
-        if len(self._sample) < self.n_rows:
+        if len(self._sample) < len(self.row_counts):
             _, curved = add_rows(table, self._parts, self._starts, self._sample_counts)
-        return Expectations(log_p, counts.ravel(), curved.ravel(), means.T @ means)
+        return log_p, counts.ravel(), curved.ravel(), means.T @ means
 
 
 class PlaneFrame:
@@ -116,26 +110,24 @@ class PlaneFrame:
 
     orders = (3,)
 
-    def __init__(self, domain: Domain, n_intervals: int | None) -> None:
-        intervals = INTERVALS if n_intervals is None else n_intervals
-        margin = MARGIN * (domain.high - domain.low)
-        low = np.maximum(domain.low - margin, domain.low_bound)
-        high = np.minimum(domain.high + margin, domain.high_bound)
-        knots = np.linspace(low, high, intervals + 1).T
-        self.bases = Basis(knots[0]), Basis(knots[1])
-        self.lattice = self._lattice(NODES_PER_INTERVAL)
-        self._designs = self._design(self.lattice)
+    def __init__(self, ends: Array, bounds: Array, n_intervals: int | None) -> None:
+        margin = MARGIN * (ends[1] - ends[0])
+        knots = np.linspace(
+            np.maximum(ends[0] - margin, bounds[0]),
+            np.minimum(ends[1] + margin, bounds[1]),
+            (n_intervals or INTERVALS) + 1,
+        )
+        self.bases = Basis(knots[:, 0]), Basis(knots[:, 1])
+        self.lattice, self._designs = self._nodes(NODES_PER_INTERVAL)
 
-    def _lattice(self, per_interval: int) -> Lattice:
-        low, high = (np.array([basis.knots[end] for basis in self.bases]) for end in (0, -1))
-        n = (len(self.bases[0].knots) - 1) * per_interval + 1
-        return Lattice(low, (high - low) / (n - 1), (n, n))
-
-    def _design(self, lattice: Lattice) -> tuple[Array, Array]:
+    def _nodes(self, per_interval: int) -> tuple[Lattice, tuple[Array, Array]]:
+        """Nodes, and the bases along both axes."""
+        x, y = (basis.knots for basis in self.bases)
+        low, high, n = np.array([x[0], y[0]]), np.array([x[-1], y[-1]]), (len(x) - 1) * per_interval
+        lattice = Lattice(low, (high - low) / n, (n + 1, n + 1))
         first, second = (basis.design(lattice.axis(d)) for d, basis in enumerate(self.bases))
-        return first, second
+        return lattice, (first, second)
 
-    @cached_property
     def start(self) -> Array:
         """Coefficients of a law to start from."""
         x, y = (np.square(self.lattice.axis(d)) for d in (0, 1))
@@ -152,17 +144,15 @@ class PlaneFrame:
 
     def binned(self, rows: Rows) -> Rows:
         """Put rows into bins if many share their noise."""
-        return bins_on_a_plane(rows, self.lattice.step / 4)
+        return binned(rows, self.lattice.step / 4)
 
     def grid(self, betas: list[Array]) -> tuple[Array, Array, Array]:
         """First node, steps and values of a grid with the average of some densities."""
-        lattice = self._lattice(FINER * NODES_PER_INTERVAL)
-        first, second = self._design(lattice)
-        sizes = first.shape[1], second.shape[1]
+        lattice, (first, second) = self._nodes(FINER * NODES_PER_INTERVAL)
         mass = lattice.mass.reshape(lattice.shape)
         values = np.zeros(lattice.shape)
         for beta in betas:
-            log_p = first @ beta.reshape(sizes) @ second.T
+            log_p = first @ beta.reshape(first.shape[1], -1) @ second.T
             p = np.exp(log_p - log_p.max())
             values += p / (p * mass).sum() / len(betas)
         return lattice.low, lattice.step, values
@@ -191,9 +181,7 @@ def _gaussians(rows: Rows, lattice: Lattice) -> tuple[Array, IntArray]:
     n, parts = rows.weights.shape
     units = np.outer(lattice.step, lattice.step)
     covariance = rows.covariances / units + np.eye(2) / 6  # the hat's own variance
-    seen = np.broadcast_to(
-        True if rows.observed is None else rows.observed[:, None], rows.centres.shape
-    )
+    seen = np.broadcast_to(rows.observed[:, None], rows.centres.shape)
     with np.errstate(over="ignore"):
         precision, log_det = _precisions(covariance, seen)
     centres = np.where(seen, (rows.centres - lattice.low) / lattice.step, 0.0)
@@ -215,39 +203,3 @@ def _precisions(covariance: Array, seen: BoolArray) -> tuple[Array, Array]:
     values = np.maximum(values, NARROWEST**2)
     answer = (vectors / values[..., None, :]) @ np.swapaxes(vectors, -1, -2)
     return np.where(both, answer, 0.0), np.log(values).sum(-1)
-
-
-def bins_on_a_plane(rows: Rows, finest: Array) -> Rows:
-    """Put rows that share their law with at least twenty others on average into bins.
-
-    Rows of which the same column is missing have bins along the other.
-    """
-    n = len(rows)
-    if n <= FEW_ROWS:
-        return rows
-    shape, size = laws_of(rows)
-    seen = np.zeros((n, 0)) if rows.observed is None else rows.observed
-    which = alike(np.concatenate([shape, np.log(size)[:, None], seen], 1))
-    if which.max() + 1 > n / 20:
-        return rows
-    return joined([_binned(rows[which == law], finest) for law in range(which.max() + 1)])
-
-
-def _binned(rows: Rows, finest: Array) -> Rows:
-    """Bins of rows with one law."""
-    covariance = rows.covariances[0]
-    precisions = np.linalg.inv(covariance + np.diag(finest**2))
-    alone = 1 / np.diagonal(precisions, axis1=1, axis2=2).max(0)  # widths given the other value
-    step = np.maximum(np.sqrt(alone) / BINS_PER_SD, finest)
-    places, count = divided(rows.centres[:, 0], rows.count, step)
-    n, parts = len(count), rows.weights.shape[1]
-    seen = np.ones(2, bool) if rows.observed is None else rows.observed[0]
-    lost = np.diag(np.where(seen, np.square(step) / 6, 0.0))
-    less = np.where(np.linalg.eigvalsh(covariance - lost).min(-1) > 0, 1.0, 0.0)[:, None, None]
-    return Rows(
-        count,
-        np.broadcast_to(rows.weights[0], (n, parts)),
-        places[:, None] + (rows.centres[0] - rows.centres[0, :1]),
-        np.broadcast_to(covariance - less * lost, (n, parts, 2, 2)),
-        None if rows.observed is None else np.broadcast_to(seen, (n, 2)),
-    )

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import Array, BoolArray, IntArray
-from deconflow.noise import Ends, GaussianNoise
+from deconflow.noise import Ends, GaussianNoise, Noise
 from deconflow.observations import Observations
-from deconflow.truth.units import in_units, symmetric
 
 #: Images per row; of more that there could be, each row gets some by chance.
 MOST_MIRRORS = 9
@@ -29,6 +28,8 @@ WRAPS = 2
 #: Errors by which a measurement may lie beyond a bound of its truth; ten times that for laws that
 #: may have long tails.
 FARTHEST = 8.0
+#: How closely the densities of symmetric noise agree.
+SYMMETRIC = 1e-6
 
 #: A sign and a shift: ``u = shift + sign * v``.
 Reflection = tuple[float, float]
@@ -45,13 +46,6 @@ class Bounds:
     def columns(self) -> IntArray:
         """Columns with a bound."""
         return np.flatnonzero(np.isfinite(self.lower) | np.isfinite(self.upper))
-
-    def pairs(self) -> list[tuple[float | None, float | None]]:
-        """Return a pair of ends per column, None for no bound."""
-        return [
-            (float(low) if np.isfinite(low) else None, float(high) if np.isfinite(high) else None)
-            for low, high in zip(self.lower, self.upper, strict=True)
-        ]
 
     def marginal(self, columns: IntArray) -> "Bounds":
         """Return the bounds of some columns, in the order given."""
@@ -103,13 +97,17 @@ class Bounds:
                 f"both ends or seven with one; got {count}. Leave out bounds that hardly matter."
             )
 
-    def reflections(self) -> list[tuple[Array, Array]]:
+    def reflections(self, wraps: int = WRAPS) -> list[tuple[Array, Array]]:
         """Return signs and shifts ``(D,)`` of all points that fold to one, the point first."""
-        return _combined([self._of_column(d, WRAPS) for d in range(len(self.lower))])
+        columns = [self._of_column(d, wraps) for d in range(len(self.lower))]
+        return [
+            (np.array([sign for sign, _ in each]), np.array([shift for _, shift in each]))
+            for each in product(*columns)
+        ]
 
     def mirrors(self) -> list[tuple[Array, Array]]:
         """Return signs and shifts ``(D,)`` of a row and its mirror images."""
-        return _combined([self._of_column(d, 0) for d in range(len(self.lower))])
+        return self.reflections(0)
 
     def _of_column(self, d: int, wraps: int) -> list[Reflection]:
         low, high = self.lower[d], self.upper[d]
@@ -125,14 +123,13 @@ class Bounds:
 
     def mirrored(self, data: Observations, seed: int) -> Observations:
         """Return rows with their mirror images, each image in the group of its row."""
-        images, n = self.mirrors(), len(data)
+        images, n = np.array(self.mirrors()), len(data)
         count = min(len(images), MOST_MIRRORS)
         chosen = np.tile(np.arange(count)[:, None], (1, n))
         if count < len(images):
             by_chance = np.random.default_rng(seed).random((len(images), n))
             chosen = by_chance.argsort(axis=0)[:count]
-        signs = np.stack([sign for sign, _ in images])[chosen].reshape(count * n, -1)
-        shifts = np.stack([shift for _, shift in images])[chosen].reshape(count * n, -1)
+        signs, shifts = np.swapaxes(images, 0, 1)[:, chosen.ravel()]
         groups = data.groups if data.groups is not None else np.arange(n)
         rows = replace(data, groups=groups)[np.tile(np.arange(n), count)]
         return in_units(rows, shifts, signs)
@@ -142,11 +139,9 @@ class Bounds:
         said = []
         for d in self.columns:
             low, high = self.lower[d], self.upper[d]
-            where = f"between {low:g} and {high:g}"
-            if np.isinf(high):
-                where = f"at least {low:g}"
-            elif np.isinf(low):
-                where = f"at most {high:g}"
+            where = f"at least {low:g}" if np.isinf(high) else f"at most {high:g}"
+            if np.isfinite([low, high]).all():
+                where = f"between {low:g} and {high:g}"
             said.append(f"The true {names[d]} is {where}.")
         return said
 
@@ -204,8 +199,7 @@ def as_bounds(bounds: Any, names: list[str]) -> Bounds | None:
     """
     if bounds is None:
         return None
-    dim = len(names)
-    lower, upper = np.full(dim, -np.inf), np.full(dim, np.inf)
+    lower, upper = np.full(len(names), -np.inf), np.full(len(names), np.inf)
     pairs = _by_column(bounds, names)
     if len({d for d, _ in pairs}) < len(pairs):
         raise ValueError(f"Expected bounds of each column once; got {bounds!r}.")
@@ -236,13 +230,12 @@ def _by_column(bounds: Any, names: list[str]) -> list[tuple[int, Any]]:
 
 
 def _column(key: Any, names: list[str]) -> int:
-    if isinstance(key, str) and key in names:
-        return names.index(key)
-    if isinstance(key, str) and key.isdecimal() and int(key) < len(names):
-        return int(key)  # JSON has no other keys than text
-    if isinstance(key, int | np.integer) and not isinstance(key, bool) and 0 <= key < len(names):
-        return int(key)
-    raise ValueError(f"Expected bounds for columns among {', '.join(names)}; got {key!r}.")
+    numbers: dict[Any, int] = {d: d for d in range(len(names))}
+    numbers |= {str(d): d for d in numbers}  # JSON has no other keys than text
+    numbers |= {name: d for d, name in enumerate(names)}
+    if isinstance(key, bool) or key not in numbers:
+        raise ValueError(f"Expected bounds for columns among {', '.join(names)}; got {key!r}.")
+    return numbers[key]
 
 
 def _is_end(end: Any) -> bool:
@@ -258,14 +251,66 @@ def _pair(pair: Any, bounds: Any) -> tuple[float, float]:
         )
     low = -np.inf if pair[0] is None else float(pair[0])
     high = np.inf if pair[1] is None else float(pair[1])
-    if not low < high or low == np.inf or high == -np.inf:
+    if not low < high:
         raise ValueError(f"Expected bounds with low below high; got {pair!r} in {bounds!r}.")
     return low, high
 
 
-def _combined(columns: list[list[Reflection]]) -> list[tuple[Array, Array]]:
-    """Put reflections of the columns together in all ways."""
-    return [
-        (np.array([sign for sign, _ in each]), np.array([shift for _, shift in each]))
-        for each in product(*columns)
-    ]
+def in_units(data: Observations, location: Array, scale: Array) -> Observations:
+    r"""Return the rows of ``z`` with :math:`v = m + s z` for ``m`` and ``s`` of each row.
+
+    A negative scale makes a mirror image. Noise that is neither Gaussian nor symmetric, and rows
+    with a projection, stay as they are and get a projection that holds the scale.
+
+    Parameters
+    ----------
+    data
+        Rows of ``v``.
+    location, scale
+        ``(N, D)``: ``m`` and ``s``.
+    """
+    noise = data.noise.mirrored(np.sign(scale))
+    if noise is None:
+        turned = bool((scale < 0).any()) and not symmetric(data.noise)
+        if turned or data.projection is not None:  # w = R (m + s z) + n
+            R = np.broadcast_to(data.projections(), (len(data), data.dim, data.latent_dim))
+            w = data.w - np.einsum("nmd,nd->nm", R, location)
+            return replace(data, w=w, projection=R * scale[:, None])
+        noise = _scaled(data.noise, scale)
+    observed = True if data.observed is None else data.observed
+    return replace(data, w=np.where(observed, (data.w - location) / scale, 0.0), noise=noise)
+
+
+def _scaled(noise: Noise, scale: Array) -> Noise:
+    """Divide each row's noise by its own scales ``(N, M)``."""
+    size, signs = np.abs(scale), np.sign(scale)
+    if isinstance(noise, GaussianNoise):
+        if noise.diagonal and (size == 1).all():
+            return noise  # maybe one for all rows
+        factor = np.broadcast_to(noise.factor, (len(size), *noise.factor.shape[1:]))
+        noise = replace(noise, factor=factor, shared=False, n_rows=len(size)).divide(size)
+        if noise.diagonal:
+            return noise
+        return replace(noise, factor=noise.factor * signs[:, :, None] * signs[:, None])
+    if len(size) and not np.allclose(size, size[:1]):
+        raise ValueError(
+            "Expected Gaussian noise, because the model was fitted with covariates to rows "
+            "with such; got another law. Fit again with rows of that law."
+        )
+    return noise.divide(size[0])
+
+
+def symmetric(noise: Noise) -> bool:
+    """Whether each value of the noise has the distribution of its mirror image, by itself."""
+    if isinstance(noise, GaussianNoise):
+        return True
+    if not noise.independent:
+        return False
+    mean, sd = np.broadcast_arrays(noise.mean(), np.sqrt(noise.variance()))
+    for d, size in product(range(noise.dim), (0.3, 1.0, 2.5)):
+        ahead, behind = mean.copy(), mean.copy()
+        ahead[:, d], behind[:, d] = size * sd[:, d], -size * sd[:, d]
+        there, back = noise.log_prob(np.stack([ahead, behind]))
+        if not np.allclose(there, back, rtol=SYMMETRIC, atol=SYMMETRIC):
+            return False
+    return True

@@ -7,7 +7,6 @@ import numpy as np
 
 from deconflow._types import AnyArray, Array, BoolArray
 from deconflow.checks import refuse_extremes
-from deconflow.frames import refuse_other_rows
 from deconflow.observations import Observations
 
 #: The word for the logarithms of the rows' own errors.
@@ -118,11 +117,9 @@ class Covariates:
         columns += [Column.fit(*each) for each in columns_by_name(table, len(data)).items()]
         return cls(columns, errors)
 
-    def encode(self, given: Any, data: Observations, w: Any = None) -> Array:
-        """Return covariates of rows as numbers ``(N, C)``; ``w`` is the table of these rows."""
+    def encode(self, given: Any, data: Observations) -> Array:
+        """Return covariates of rows as numbers ``(N, C)``."""
         with_errors, table = given_parts(given)
-        if w is not None and hasattr(table, "iloc"):
-            refuse_other_rows(w, table, "given")
         if not data.noise.additive:
             raise ValueError(
                 "Expected noise that is added to the true values with given; got values with a "
@@ -132,9 +129,8 @@ class Covariates:
         if with_errors != (n_errors > 0):
             raise ValueError(self._expected(f'"{NOISE}"' if with_errors else f'no "{NOISE}"'))
         if with_errors:
-            logs = _log_errors(data)[:, self.errors]
-            logs = np.where(np.isnan(logs), [c.location for c in self.columns[:n_errors]], logs)
-            parts = [c.encode(each) for c, each in zip(self.columns, logs.T, strict=False)]
+            for column, log in zip(self.columns, _log_errors(data)[:, self.errors].T, strict=False):
+                parts.append(column.encode(np.where(np.isnan(log), column.location, log)))
         cells = columns_by_name(table, len(data))
         return np.concatenate([*parts, *self._encoded(self.columns[n_errors:], cells)], axis=1)
 

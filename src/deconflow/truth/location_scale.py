@@ -24,7 +24,7 @@ from sklearn.preprocessing import SplineTransformer
 from deconflow._types import Array, BoolArray, IntArray
 from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
-from deconflow.truth.units import in_units
+from deconflow.truth.bounds import in_units
 
 #: Knot intervals of a spline, at most; they are even in the covariate's quantiles.
 INTERVALS = 10
@@ -62,8 +62,8 @@ class Spline:
     def fit(cls, values: Array) -> "Spline | None":
         """Make the basis for a covariate's values; None for one of few values."""
         count = len(np.unique(values))
-        knots = np.quantile(values, np.linspace(0, 1, min(INTERVALS, count - 1) + 1))
-        knots = np.unique(knots)
+        shares = np.linspace(0, 1, min(INTERVALS, count - 1) + 1)
+        knots = np.unique(np.quantile(values, shares))
         if count < FEWEST_VALUES or len(knots) < 3:
             return None
         grid = np.linspace(knots[0], knots[-1], 400)
@@ -117,20 +117,19 @@ class LocationScale:
         variance = np.broadcast_to(np.asarray(data.noise.variance()), w.shape)
         weights = np.ones(len(w)) if data.weights is None else np.asarray(data.weights)
         free = bends.shape[1] if isinstance(data.noise, GaussianNoise) else 1
-        curves = []
-        for d, use in enumerate(~np.isnan(w).T):
-            rows = w[use, d], variance[use, d], weights[use]
-            curves.append(_curve(*rows, design[use], sizes, bends[use], free))
+        curves = [
+            _curve(w[use, d], variance[use, d], weights[use], design[use], sizes, bends[use], free)
+            for d, use in enumerate(~np.isnan(w).T)
+        ]
         mean, log_variance, smallest = (np.stack(each) for each in zip(*curves, strict=True))
         return cls(splines, mean, log_variance, smallest, x.min(0), x.max(0))
 
     def at(self, x: Array) -> tuple[Array, Array]:
         """Means and widths ``(N, D)`` at covariates ``(N, C)``."""
         design, bends = _design(x, self.splines), _quadratic(np.clip(x, self.low, self.high))
-        means = [design @ each for each in self.mean]
+        means = np.stack([design @ each for each in self.mean], axis=1)
         logs = np.stack([bends @ each for each in self.log_variance], axis=1)
-        logs = np.clip(logs, self.smallest, self.smallest + WIDEST)
-        return np.stack(means, axis=1), np.exp(0.5 * logs)
+        return means, np.exp(0.5 * np.clip(logs, self.smallest, self.smallest + WIDEST))
 
     def standardised(self, data: Observations, x: Array) -> Observations:
         """Return the rows of ``z``, without covariates."""
@@ -196,13 +195,11 @@ def _penalised_mean(w: Array, precision: Array, design: Array, sizes: list[int])
         penalty = np.concatenate([[0.0], np.repeat(1 / scales, sizes)])
         inverse = np.linalg.pinv(gram + np.diag(penalty), hermitian=True)
         found = inverse @ pull
-        new = np.empty_like(scales)
+        before, scales = scales, np.empty_like(scales)
         for j, (first, last) in enumerate(pairwise(ends)):
-            used = (last - first) - np.trace(inverse[first:last, first:last]) / scales[j]
-            new[j] = max(np.square(found[first:last]).sum() / max(used, 1e-3), 1e-10 * spread)
-        done = np.abs(np.log(new / scales)).max() < PRECISE
-        scales = new
-        if done:
+            used = (last - first) - np.trace(inverse[first:last, first:last]) / before[j]
+            scales[j] = max(np.square(found[first:last]).sum() / max(used, 1e-3), 1e-10 * spread)
+        if np.abs(np.log(scales / before)).max() < PRECISE:
             break
     return np.asarray(found)
 
@@ -219,7 +216,7 @@ def _log_variance(
     b[0] = np.log(max(np.average(squares - noise, weights=weights), np.exp(smallest)))
     for _ in range(STEPS):
         own = np.exp(np.clip(bends @ b, smallest, smallest + WIDEST))
-        total = noise + own
+        total, before = noise + own, ridge
         penalty = np.r_[1e-6, np.full(free, ridge)]
         slope = bends.T @ (weights * 0.5 * own * (squares / total**2 - 1 / total)) - penalty * b
         curvature = bends.T @ (bends * (weights * 0.5 * (own / total) ** 2)[:, None])
@@ -228,7 +225,6 @@ def _log_variance(
         step *= min(1.0, 2.0 / max(np.abs(step).max(), 1e-12))
         b = b + step
         b[0] = max(b[0], smallest)
-        before = ridge
         if free:  # as for the mean: what the rows do not ask for vanishes
             used = max(free - ridge * np.trace(inverse[1:, 1:]), 1e-3)
             ridge = float(np.clip(used / max(np.square(b[1:]).sum(), 1e-12), RIDGE, STIFFEST))

@@ -1,6 +1,5 @@
 """Parts of the rows that are known but for their share: atoms of the truth, a background."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,8 +126,9 @@ class GivenBackground:
                 "Expected complete rows with a background density of your own; got missing "
                 'values. Use background="uniform".'
             )
-        w = data.w
-        found = self._ask(w)
+        w, names = data.w, [name for name in ASKED if hasattr(self.density, name)]
+        density = getattr(self.density, names[0]) if names else self.density
+        found = np.asarray(density(moved(w) if is_distribution(self.density) else w), np.float64)
         if found.shape == (len(w), 1):
             found = found[:, 0]
         if np.isnan(found).any():
@@ -142,13 +142,6 @@ class GivenBackground:
                 f"got shape {found.shape}."
             )
         return found
-
-    def _ask(self, w: Array) -> Array:
-        asked: Callable[..., Any] = self.density
-        name = next((name for name in ASKED if hasattr(self.density, name)), None)
-        if name is not None:
-            asked = getattr(self.density, name)
-        return np.asarray(asked(moved(w) if is_distribution(self.density) else w), np.float64)
 
 
 #: What gives the log density ``(N,)`` of rows that are no measurements of a truth.
