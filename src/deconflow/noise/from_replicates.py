@@ -10,7 +10,7 @@ from deconflow._types import Array, BoolArray, IntArray
 from deconflow.checks import as_floats, check_choice, first_bad, refuse_extremes
 from deconflow.noise.base import Noise, Table, refuse
 from deconflow.noise.distributions import student_t
-from deconflow.noise.gaussian_noise import gaussian
+from deconflow.noise.gaussian_noise import of_covariance
 from deconflow.noise.mixture_fits import fit_tables
 from deconflow.noise.mixture_noise import ValueMixtures
 
@@ -148,9 +148,9 @@ def _pooled(seen: BoolArray, covariance: Array) -> Noise:
     share = together / (count[:, :, None] * count[:, None])
     missing = np.diagonal(together, axis1=1, axis2=2) == 0
     if (share == share[0]).all() and not missing.any():
-        return _gaussian(covariance * share[0])
+        return of_covariance(covariance * share[0])
     idle = missing[:, :, None] * np.eye(len(covariance)) * covariance
-    return _gaussian(covariance * share + idle)
+    return of_covariance(covariance * share + idle)
 
 
 def _pooled_covariance(residual: Array, seen: BoolArray) -> Array:
@@ -175,12 +175,6 @@ def _pooled_covariance(residual: Array, seen: BoolArray) -> Array:
             f"Expected replicates that differ; got equal ones in every row of column {column}."
         )
     return covariance
-
-
-def _gaussian(covariance: Array) -> Noise:
-    if covariance.shape[-1] == 1:
-        return gaussian(sd=np.sqrt(covariance[..., 0]))
-    return gaussian(covariance=covariance)
 
 
 def _of_rows(squares: Array, count: IntArray) -> Noise:

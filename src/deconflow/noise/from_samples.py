@@ -11,9 +11,8 @@ from scipy.special import multigammaln
 from deconflow._types import Array, IntArray
 from deconflow.checks import as_floats, first_bad, refuse_extremes, warn_caller
 from deconflow.noise.base import KeptDraws, Noise, refuse
-from deconflow.noise.draw_mixtures import MOST_PARTS, Parts, choose, try_parts
-from deconflow.noise.gaussian_noise import GaussianNoise, gaussian
-from deconflow.noise.mixture_noise import MixtureNoise, gaussian_mixture
+from deconflow.noise.gaussian_noise import of_covariance
+from deconflow.noise.mixture_noise import gaussian_mixture
 
 #: Largest number of coordinates of draws in a chunk.
 NUMBERS_AT_ONCE = 2_000_000
@@ -204,55 +203,19 @@ def _kept(rows: Draws, mean: Array) -> KeptDraws:
     return KeptDraws(offsets.astype(np.float32), weights.astype(np.float32))
 
 
-def _noise(rows: Draws, mean: Array, scatter: Array, size: Array) -> GaussianNoise | MixtureNoise:
+def _noise(rows: Draws, mean: Array, scatter: Array, size: Array) -> Noise:
     """Law of ``mean - v``."""
+    from deconflow.noise.draw_mixtures import fit_mixtures  # numba takes a second to import
+
     covariance = predictive_covariance(scatter, size)
     factor: Array = np.linalg.cholesky(scatter / size[:, None, None]).astype(np.float64)
-    evidence, found = _tried(rows, mean, factor, size)
-    number = choose(evidence)
-    if number.max() == 1:
-        return (
-            gaussian(sd=np.sqrt(covariance[..., 0]))
-            if rows.dim == 1
-            else gaussian(covariance=covariance)
-        )
-    return gaussian_mixture(*_put_together(number, found, factor, covariance))
-
-
-def _tried(
-    rows: Draws, mean: Array, factor: Array, size: Array
-) -> tuple[Array, list[tuple[IntArray, list[Parts]]]]:
-    """Fit all numbers of Gaussians, chunk by chunk."""
-    evidence = np.empty((len(mean), MOST_PARTS))
     inverse = np.linalg.inv(factor)
-    found = []
-    for some, x, weight in rows.chunks():
-        white = (x - mean[some][:, None]) @ inverse[some].swapaxes(1, 2)
-        evidence[some], fits = try_parts(white, weight, size[some])
-        found.append((some, fits))
-    return evidence, found
-
-
-def _put_together(
-    number: IntArray,
-    found: list[tuple[IntArray, list[Parts]]],
-    factor: Array,
-    covariance: Array,
-) -> tuple[Array, Array, Array]:
-    """Weights, means and covariances of ``mean - v``; rows with fewer Gaussians have idle ones."""
-    (n, dim), most = factor.shape[:2], number.max()
-    weights, means = np.zeros((n, most)), np.zeros((n, most, dim))
-    covariances = np.repeat(covariance[:, None], most, 1)
-    weights[:, 0] = 1.0
-    for some, fits in found:
-        for j, fit in enumerate(fits[: most - 1], start=2):
-            used = number[some[fit.rows]] == j
-            at = some[fit.rows[used]]
-            L = factor[at][:, None]
-            weights[at, :j] = fit.weights[used] / fit.weights[used].sum(1, keepdims=True)
-            means[at, :j] = -(L @ fit.means[used][..., None])[..., 0]
-            covariances[at, :j] = L @ fit.covariances[used] @ L.swapaxes(-1, -2)
-    return weights, means, covariances
+    whitened = (
+        (some, (x - mean[some][:, None]) @ inverse[some].swapaxes(1, 2), weight)
+        for some, x, weight in rows.chunks()
+    )
+    mixture = fit_mixtures(whitened, size, factor, covariance)
+    return of_covariance(covariance) if mixture is None else gaussian_mixture(*mixture)
 
 
 # -- draws, checked -------------------------------------------------------------------------------

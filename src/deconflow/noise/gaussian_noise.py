@@ -374,6 +374,13 @@ def _from_covariance(values: Any) -> GaussianNoise:
     return GaussianNoise(factor, shared=shared, n_rows=None if shared else len(rows))
 
 
+def of_covariance(covariance: Array) -> GaussianNoise:
+    """Make noise of covariances ``(D, D)`` or ``(N, D, D)``; of one column, of its errors."""
+    if covariance.shape[-1] == 1:
+        return _from_sd(np.sqrt(covariance[..., 0]))
+    return _from_covariance(covariance)
+
+
 def checked_factor(rows: Array, shared: bool) -> Array:
     """Factor covariances ``(N, D, D)``, or name the first that is none, whatever its units."""
     factor = np.empty_like(rows)
