@@ -328,6 +328,11 @@ class Noise(OfRows, ABC):
 
         ``observed`` is a boolean ``(N, dim)``.
         """
+        if not self.independent:
+            raise ValueError(
+                "Expected noise whose values are independent, because w has missing values; "
+                f"got a law over whole rows ({type(self).__name__})."
+            )
         return replace(self, observed=observed)
 
     @abstractmethod

@@ -58,14 +58,13 @@ class Draws:
         """Number of draws of each row."""
         return np.array([len(row) for row in self.values])
 
-    def chunks(self, rows: IntArray | None = None) -> Iterator[tuple[IntArray, Array, Array]]:
-        """Walk through (some) rows: their numbers, draws ``(n, K, D)``, weights ``(n, K)``.
+    def chunks(self) -> Iterator[tuple[IntArray, Array, Array]]:
+        """Walk through rows: their numbers, draws ``(n, K, D)``, weights ``(n, K)``.
 
         Weights sum to one; where a row has fewer draws than others they are zero.
         """
         counts = self.counts
-        rows = np.arange(len(counts)) if rows is None else rows
-        rows = rows[np.argsort(counts[rows], kind="stable")]
+        rows = np.argsort(counts, kind="stable")
         while len(rows):
             sizes = np.arange(1, len(rows) + 1) * counts[rows] * self.dim
             n = max(1, int(np.searchsorted(sizes, NUMBERS_AT_ONCE)))

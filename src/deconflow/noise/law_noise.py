@@ -41,7 +41,6 @@ from deconflow.noise.mixture_noise import (
     IndependentMixture,
     MixtureNoise,
     ValueMixtures,
-    whole_rows,
 )
 from deconflow.randomness import isolated_rng
 from deconflow.torch_modes import lend_generator
@@ -166,12 +165,6 @@ class LawNoise(OtherNoise):
         of_ends = vars(ends).items()
         vars(ends).update({name: like(x, unit) for name, x in of_ends if is_torch_array(x)})
         return biject_to(ends), unit, start
-
-    def restrict(self, observed: Any) -> Noise:
-        """Return the law of the observed values; needs independent values."""
-        if not self.independent:
-            raise whole_rows(type(self.distribution).__name__)
-        return replace(self, observed=observed)
 
     def divide(self, scale: Any) -> Self:
         """Return the law of ``n / scale``."""

@@ -59,6 +59,7 @@ _MANY = _shape(
 )  # fmt: skip
 #: By how many values of a row are limits: the Gaussians of each multiply, and so get fewer.
 SHAPES = {
+    0: _shape(0.0, (1.0,), (0.0,), (1.0,)),
     1: _MANY,
     2: _MANY,
     3: _shape(
@@ -157,8 +158,6 @@ class LimitMixture(NoiseMixture):
 
 def _parts_of(limits: int) -> int:
     """Return how many Gaussians a row with so many limits is made of."""
-    if limits == 0:
-        return 1
     if limits not in SHAPES:
         raise ValueError(
             f"Expected at most {max(SHAPES)} limits in a row; got {limits}. "
@@ -169,8 +168,6 @@ def _parts_of(limits: int) -> int:
 
 def _products(limits: int) -> list[IntArray]:
     """Return which Gaussian of each of so many limits every part of a row takes."""
-    if limits == 0:
-        return []
     grid = np.meshgrid(*[np.arange(len(SHAPES[limits].weights))] * limits, indexing="ij")
     return [each.ravel() for each in grid]
 
@@ -279,8 +276,7 @@ class LimitedNoise(Noise):
 
     def for_truths(self, w: Array, clean: Array) -> "LimitedNoise":
         """Let limits ``w`` reach as far as truths that are known, ``(K, D)`` as rows see them."""
-        middle, spread = _middle_and_spread(clean)
-        return self._reaching(w, middle, spread)
+        return self._reaching(w, *_middle_and_spread(clean))
 
     def _reaching(self, w: Array, middle: Array, spread: Array) -> "LimitedNoise":
         return replace(self, spread=spread, reach=REACH * spread + np.abs(w - middle))
@@ -380,24 +376,22 @@ def _independent_errors(law: Noise) -> Any:
     )
 
 
-def _middle_and_spread(values: Array, *others: Array) -> tuple[Array, Array]:
+def _middle_and_spread(*arrays: Array) -> tuple[Array, Array]:
     """Median and spread of each column, by the first arrays ``(N, D)`` that have one.
 
-    ``values`` may be NaN. Outliers do not count, where there is anything beside them.
+    Values may be NaN. Outliers do not count, where there is anything beside them.
     """
-    arrays = (values, *others)
-    found = [_of_column([array[:, d] for array in arrays]) for d in range(values.shape[1])]
-    middle, spread = np.array(found).T
-    return middle.copy(), spread.copy()
+    found = [_of_column([array[:, d] for array in arrays]) for d in range(arrays[0].shape[1])]
+    return np.array([middle for middle, _ in found]), np.array([spread for _, spread in found])
 
 
 def _of_column(arrays: list[Array]) -> tuple[float, float]:
-    finite = [array[np.isfinite(array)] for array in arrays]
-    middle = next((float(np.median(array)) for array in finite if len(array)), 0.0)
-    for array in finite:
-        if len(array):
-            low, high = np.quantile(array, [0.05, 0.95])
-            for spread in ((high - low) / 3.3, array.std()):
-                if spread > 0:
-                    return middle, float(spread)
-    return middle, max((float(np.abs(a).max()) for a in finite if len(a)), default=1.0) or 1.0
+    columns = (array[np.isfinite(array)] for array in arrays)
+    finite = [each for each in columns if len(each)]
+    if not finite:
+        return 0.0, 1.0
+    spreads = [np.ptp(np.quantile(each, [0.05, 0.95])) / 3.3 for each in finite]
+    pairs = zip(spreads, (each.std() for each in finite), strict=True)
+    size = max(np.abs(each).max() for each in finite)
+    spread = next((each for pair in pairs for each in pair if each > 0), size)
+    return float(np.median(finite[0])), float(spread) or 1.0
