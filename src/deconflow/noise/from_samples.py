@@ -225,21 +225,15 @@ def checked_draws(draws: Any, log_prior: Any) -> Draws:
     values = _rows(draws, "draws", 2)
     if len(values) == 0:
         raise ValueError("Expected draws of one row or more; got none.")
-    dim = values[0].shape[1]
+    counts, columns = (np.array([row.shape[axis] for row in values]) for axis in (0, 1))
+    dim = columns[0]
+    wanted = f"draws of {dim or 'one or more'} columns in every row, as in row 0"
+    refuse((columns != dim) | (dim == 0), wanted, columns, "{}")
+    refuse([not np.isfinite(row).all() for row in values], "finite draws", got="NaN or inf")
     for i, row in enumerate(values):
-        if row.shape[1] != dim or dim == 0:
-            raise ValueError(
-                f"Expected draws of {dim or 'one or more'} columns in every row, as in row 0; got "
-                f"{row.shape[1]} in row {i}."
-            )
-        if not np.isfinite(row).all():
-            raise ValueError(f"Expected finite draws; got NaN or inf in row {i}.")
         refuse_extremes(f"draws of row {i}", row)
-        if len(row) < dim + 2:
-            raise ValueError(
-                f"Expected at least {dim + 2} draws in every row, for a covariance of {dim} "
-                f"column{'s' if dim > 1 else ''}; got {len(row)} in row {i}."
-            )
+    wanted = f"at least {dim + 2} draws in every row, for the covariance of {dim} values"
+    refuse(counts < dim + 2, wanted, counts, "{}")
     return Draws(values, None if log_prior is None else _checked_prior(log_prior, values))
 
 
@@ -292,13 +286,11 @@ def _checked_prior(
             raise ValueError(
                 f"Expected log_prior of {len(draws)} draws in row {i}; got {len(row)}."
             )
-        if (row == -np.inf).any():
-            raise ValueError(
-                f"Expected a prior that is positive at every draw; got log_prior -inf in row {i}: "
-                "a posterior has no draws where its prior vanishes."
-            )
-        if not np.isfinite(row).all():
-            raise ValueError(f"Expected finite values of log_prior; got NaN or inf in row {i}.")
+    advice = "A posterior has no draws where its prior vanishes."
+    vanishing = [(row == -np.inf).any() for row in prior]
+    refuse(vanishing, "a prior that is positive at every draw", got="log_prior -inf", advice=advice)
+    bad = [not np.isfinite(row).all() for row in prior]
+    refuse(bad, "finite values of log_prior", got="NaN or inf")
     return prior
 
 

@@ -49,10 +49,7 @@ class GaussianNoise(Noise):
         """Whether the values of a row have independent noise."""
         return self.factor.ndim == 2
 
-    @property
-    def independent(self) -> bool:  # type: ignore[override]
-        """Whether the values of a row have independent noise."""
-        return self.diagonal
+    independent = diagonal  # type: ignore[assignment]
 
     def log_prob(self, residual: Any) -> Any:
         """Log density of residuals ``(..., N, D)``, as ``(..., N)``."""
