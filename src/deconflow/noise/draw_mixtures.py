@@ -4,7 +4,6 @@ All in coordinates in which a row's draws have mean zero and unit covariance.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,16 +22,6 @@ ROUNDS = 100
 LOOKS_GAUSSIAN = 0.1
 #: Effective number of draws for each Gaussian, at least.
 DRAWS_PER_PART = 10
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Gaussians of some rows: ``weights (n, J)``, ``means (n, J, D)`` and ``covariances``."""
-
-    rows: IntArray
-    weights: Array
-    means: Array
-    covariances: Array
 
 
 def fit_mixtures(
@@ -54,7 +43,7 @@ def fit_mixtures(
     found = []
     for some, u, weight in chunks:
         evidence[some], fits = _try_parts(u, weight, size[some])
-        found += [(some[fit.rows], j, fit) for j, fit in enumerate(fits, start=2)]
+        found += [(some[rows], fit) for rows, fit in fits]
     number = _choose(evidence)
     if number.max() == 1:
         return None
@@ -62,17 +51,21 @@ def fit_mixtures(
     weights, means = np.zeros((n, MOST_PARTS)), np.zeros((n, MOST_PARTS, dim))
     covariances = np.repeat(covariance[:, None], MOST_PARTS, 1)
     weights[:, 0] = 1.0
-    for rows, j, fit in found:
+    for rows, fit in found:
+        j = fit[0].shape[1]
         used = number[rows] == j
         at = rows[used]
         L = factor[at][:, None]
-        weights[at, :j] = fit.weights[used] / fit.weights[used].sum(1, keepdims=True)
-        means[at, :j] = -(L @ fit.means[used][..., None])[..., 0]
-        covariances[at, :j] = L @ fit.covariances[used] @ L.swapaxes(-1, -2)
+        weight, mean, own = (each[used] for each in fit)
+        weights[at, :j] = weight / weight.sum(1, keepdims=True)
+        means[at, :j] = -(L @ mean[..., None])[..., 0]
+        covariances[at, :j] = L @ own @ L.swapaxes(-1, -2)
     return tuple(each[:, : number.max()] for each in (weights, means, covariances))
 
 
-def _try_parts(u: Array, weight: Array, size: Array) -> tuple[Array, list[Parts]]:
+def _try_parts(
+    u: Array, weight: Array, size: Array
+) -> tuple[Array, list[tuple[IntArray, list[Array]]]]:
     """Fit two to four Gaussians to white draws ``(n, K, D)`` of weights ``(n, K)``.
 
     ``size`` is the effective number of each row's draws. Returns the marginal log-likelihood of
@@ -86,11 +79,11 @@ def _try_parts(u: Array, weight: Array, size: Array) -> tuple[Array, list[Parts]
     rows = np.flatnonzero(_looks_odd(u, weight, size))
     for parts in range(2, MOST_PARTS + 1):
         rows = rows[size[rows] >= DRAWS_PER_PART * parts]
-        fit, level = _best_fit(u[rows], weight[rows], size[rows], parts)
+        *fit, level = _best_fit(u[rows], weight[rows], size[rows], parts)
         more = (parts - 1) * (1 + dim + dim * (dim + 1) / 2)
         gain = size[rows] * (level + 0.5 * dim)  # one Gaussian: the mean of -|u|^2 / 2
         evidence[rows, parts - 1] = gain - 0.5 * more * np.log(size[rows])
-        found.append(Parts(rows, *fit))
+        found.append((rows, fit))
         # where one more does not help, two more hardly ever do
         rows = rows[evidence[rows, parts - 1] > evidence[rows, parts - 2]]
     return evidence, found
@@ -126,19 +119,16 @@ def _fourth(u: Array, weight: Array) -> Array:
     return np.einsum("nk,nki,nkj->nij", weight * np.square(u).sum(-1), u, u, optimize=True)
 
 
-def _best_fit(
-    u: Array, weight: Array, size: Array, parts: int
-) -> tuple[tuple[Array, Array, Array], Array]:
+def _best_fit(u: Array, weight: Array, size: Array, parts: int) -> list[Array]:
     """Fit from two starts, and take each row's better one; with its mean log density."""
     fits = [
         _fit_rows(u, weight, size, _split_along(u, weight, axis, parts), STEPS, GAIN)
         for axis in _axes(u, weight)
     ]
     second = fits[1][3] > fits[0][3]
-    best = [
+    return [
         np.where(second.reshape(-1, *[1] * (a.ndim - 1)), b, a) for a, b in zip(*fits, strict=True)
     ]
-    return (best[0], best[1], best[2]), best[3]
 
 
 def _axes(u: Array, weight: Array) -> tuple[Array, Array]:

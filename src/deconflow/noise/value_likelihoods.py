@@ -208,19 +208,15 @@ class ValueLikelihoods:
         The first are weights, means and variances, ``(S, J)``, folded at the ends.
         """
         if parts not in self._gaussians:
-            self._gaussians[parts] = self._fitted(parts)
+            first, which = self._alike
+            grids = self.grids[first]
+            v, mass = grids.masses(self[first].by_row)
+            low, high = ((end - grids.mode) / grids.width for end in (grids.low, grids.high))
+            # Simpson's weights alternate, those of every fourth point do not.
+            even = mass[:, ::EVERY] / SIMPSON[::EVERY]
+            z = (v[:, ::EVERY] - grids.mode[:, None]) / grids.width[:, None]
+            self._gaussians[parts] = fit_folded(z, even, low, high, parts), which
         return self._gaussians[parts]
-
-    def _fitted(self, parts: int) -> tuple[Table, IntArray]:
-        first, which = self._alike
-        few, grids = self[first], self.grids[first]
-        v, mass = grids.masses(few.by_row)
-        mode, width = grids.mode, grids.width
-        low, high = ((end - mode) / width for end in (grids.low, grids.high))
-        # Simpson's weights alternate, those of every fourth point do not.
-        even = mass[:, ::EVERY] / SIMPSON[::EVERY]
-        z = (v[:, ::EVERY] - mode[:, None]) / width[:, None]
-        return fit_folded(z, even, low, high, parts), which
 
     @cached_property
     def _alike(self) -> tuple[IntArray, IntArray]:
