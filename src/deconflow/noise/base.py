@@ -24,6 +24,9 @@ RowIndex = Any
 class NoiseMixture(ABC):
     """The noise of each row as a mixture of Gaussians; see :meth:`Noise.as_mixture`."""
 
+    #: Bytes ``(N, P)``, others for rows of another number of Gaussians; None if all have it.
+    patterns: AnyArray | None = None
+
     @property
     @abstractmethod
     def n_parts(self) -> int:
@@ -37,11 +40,6 @@ class NoiseMixture(ABC):
 
         Memory is that of these rows alone.
         """
-
-    @property
-    def patterns(self) -> AnyArray | None:
-        """Bytes ``(N, P)``, others for rows of another number of Gaussians; None if all have it."""
-        return None
 
     @abstractmethod
     def divide(self, unit: Array) -> "NoiseMixture":

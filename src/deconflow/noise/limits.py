@@ -118,7 +118,7 @@ class LimitMixture(NoiseMixture):
         return max(_parts_of(int(count)) for count in np.unique(counts))
 
     @property
-    def patterns(self) -> NDArray[np.uint8]:
+    def patterns(self) -> NDArray[np.uint8]:  # type: ignore[override]
         """Which values of each row are limits, in bytes ``(N, P)``."""
         return np.packbits(self.flags != 0, axis=1)
 
