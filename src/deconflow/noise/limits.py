@@ -7,7 +7,6 @@ wider beyond it, add up to that as far as the plateau is needed.
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -140,10 +139,8 @@ class LimitMixture(NoiseMixture):
         shape = (len(sd), most, sd.shape[1])
         weights, means = np.zeros(shape[:2]), np.zeros(shape)
         variances = np.repeat(np.square(sd)[:, None], most, axis=1)
-        order = np.argsort(which.ravel(), kind="stable")
-        ends = np.concatenate([[0], np.cumsum(np.bincount(which.ravel()))])
-        for limited, (first, last) in zip(found, pairwise(ends.tolist()), strict=True):
-            mine, own = order[first:last], np.flatnonzero(limited)
+        for pattern, limited in enumerate(found):
+            mine, own = np.flatnonzero(which.ravel() == pattern), np.flatnonzero(limited)
             parts = _parts_of(len(own))
             log_weights = np.zeros((len(mine), parts))
             for d, part in zip(own.tolist(), _products(len(own)), strict=True):
