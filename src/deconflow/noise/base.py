@@ -33,6 +33,9 @@ RowIndex = Any
 class NoiseMixture(ABC):
     """The noise of each row as a mixture of Gaussians; see :meth:`Noise.as_mixture`."""
 
+    #: Bytes ``(N, P)``, others for rows of another number of Gaussians; None if all have it.
+    patterns: AnyArray | None = None
+
     @property
     @abstractmethod
     def n_parts(self) -> int:
@@ -46,11 +49,6 @@ class NoiseMixture(ABC):
 
         Memory is that of these rows alone.
         """
-
-    @property
-    def patterns(self) -> AnyArray | None:
-        """Bytes ``(N, P)``, others for rows of another number of Gaussians; None if all have it."""
-        return None
 
     @abstractmethod
     def divide(self, unit: Array) -> "NoiseMixture":
@@ -337,6 +335,11 @@ class Noise(OfRows, ABC):
 
         ``observed`` is a boolean ``(N, dim)``.
         """
+        if not self.independent:
+            raise ValueError(
+                "Expected noise whose values are independent, because w has missing values; "
+                f"got a law over whole rows ({type(self).__name__})."
+            )
         return replace(self, observed=observed)
 
     @abstractmethod

@@ -66,22 +66,18 @@ def is_distribution(thing: Any) -> bool:
 
 def _from_array(array: Array, n_rows: int, dim: int, observed: Any) -> Noise:
     shape = array.shape
-    if shape == ():
-        return gaussian(sd=np.full(dim, array))
     if shape == (dim, dim) and n_rows == dim:
         raise ValueError(
             f"Expected noise that can be told apart; got shape {shape} for {n_rows} rows of {dim} "
             "values, which could be standard deviations or one covariance. "
             "Say deconflow.noise.gaussian(sd=...) or deconflow.noise.gaussian(covariance=...)."
         )
-    if shape == (dim,):
-        return gaussian(sd=array)
+    if shape in ((), (dim,)):
+        return gaussian(sd=np.broadcast_to(array, (dim,)))
     if shape == (n_rows, dim):  # whatever stands where nothing was observed
         return gaussian(sd=array if observed is None else np.where(observed, array, 1.0))
-    if shape == (dim, dim):
-        return gaussian(covariance=array)
-    if shape == (n_rows, dim, dim):
-        if observed is not None:
+    if shape in ((dim, dim), (n_rows, dim, dim)):
+        if len(shape) == 3 and observed is not None:
             both = observed[:, :, None] & observed[:, None]
             array = np.where(both, array, np.eye(dim))
         return gaussian(covariance=array)

@@ -10,7 +10,7 @@ from deconflow._types import Array, BoolArray, IntArray
 from deconflow.checks import as_floats, check_choice, first_bad, refuse_extremes
 from deconflow.noise.base import Noise, Table, refuse
 from deconflow.noise.distributions import student_t
-from deconflow.noise.gaussian_noise import gaussian
+from deconflow.noise.gaussian_noise import of_covariance
 from deconflow.noise.mixture_fits import fit_tables
 from deconflow.noise.mixture_noise import ValueMixtures
 
@@ -72,15 +72,12 @@ def from_replicates(
     ((1000, 1), 0.13)
     """
     check_choice("how", how, WAYS)
-    x = _checked(values)
-    seen = ~np.isnan(x)
-    count = seen.sum(1)
-    w = _mean(x, count)
-    residual = _residual(x, w, seen)
+    w, residual, seen = _read(values)
     if covariance is not None:
-        return w, _pooled(seen, _checked_covariance(covariance, how, x.shape[2]))
+        return w, _pooled(seen, _checked_covariance(covariance, how, w.shape[1]))
     if how == "pooled":
         return w, _pooled(seen, _pooled_covariance(residual, seen))
+    count = seen.sum(1)
     squares = np.square(residual).sum(1)
     if how == "rows":
         return w, _of_rows(squares, count)
@@ -92,12 +89,11 @@ def replicate_covariance(values: ArrayLike) -> Array:
 
     Rows that come later can be read by it: ``from_replicates(others, covariance=...)``.
     """
-    x = _checked(values)
-    seen = ~np.isnan(x)
-    return _pooled_covariance(_residual(x, _mean(x, seen.sum(1)), seen), seen)
+    return _pooled_covariance(*_read(values)[1:])
 
 
-def _checked(values: Any) -> Array:
+def _read(values: Any) -> tuple[Array, Array, BoolArray]:
+    """Means of checked replicates, what these differ from them by, and where there are any."""
     x = as_floats(values, "values")
     if x.ndim != 3 or 0 in x.shape:
         hint = " For one column pass values[:, :, None]." if x.ndim == 2 else ""
@@ -112,7 +108,12 @@ def _checked(values: Any) -> Array:
         )
     refuse_extremes("values", x)
     refuse(np.isnan(x).all((1, 2)), "a replicate or more in every row", got="none")
-    return x
+    seen = ~np.isnan(x)
+    total, count = np.nansum(x, 1), seen.sum(1)
+    w = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    residual = np.where(seen, x - w[:, None], 0.0)
+    rounding = ROUNDING * np.abs(w[:, None])  # is no difference
+    return w, np.where(np.abs(residual) > rounding, residual, 0.0), seen
 
 
 def _checked_covariance(covariance: Any, how: str, dim: int) -> Array:
@@ -129,17 +130,6 @@ def _checked_covariance(covariance: Any, how: str, dim: int) -> Array:
     return found
 
 
-def _residual(x: Array, mean: Array, seen: BoolArray) -> Array:
-    """Return what replicates differ from their mean by; rounding is no difference."""
-    residual = np.where(seen, x - mean[:, None], 0.0)
-    return np.where(np.abs(residual) > ROUNDING * np.abs(mean[:, None]), residual, 0.0)
-
-
-def _mean(x: Array, count: IntArray) -> Array:
-    total = np.nansum(x, 1)
-    return np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
-
-
 def _pooled(seen: BoolArray, covariance: Array) -> Noise:
     """Noise of means whose replicates all have one covariance."""
     together = np.einsum("nri,nrj->nij", seen.astype(float), seen.astype(float))
@@ -147,10 +137,10 @@ def _pooled(seen: BoolArray, covariance: Array) -> Noise:
     # Two means have in common what both were measured in: S_ab n_ab / (n_a n_b).
     share = together / (count[:, :, None] * count[:, None])
     missing = np.diagonal(together, axis1=1, axis2=2) == 0
-    if (share == share[0]).all() and not missing.any():
-        return _gaussian(covariance * share[0])
-    idle = missing[:, :, None] * np.eye(len(covariance)) * covariance
-    return _gaussian(covariance * share + idle)
+    idle = missing[:, :, None] * np.eye(len(covariance))
+    same = (share == share[0]).all() and not missing.any()
+    each = covariance * (share + idle)
+    return of_covariance(each[0] if same else each)
 
 
 def _pooled_covariance(residual: Array, seen: BoolArray) -> Array:
@@ -175,12 +165,6 @@ def _pooled_covariance(residual: Array, seen: BoolArray) -> Array:
             f"Expected replicates that differ; got equal ones in every row of column {column}."
         )
     return covariance
-
-
-def _gaussian(covariance: Array) -> Noise:
-    if covariance.shape[-1] == 1:
-        return gaussian(sd=np.sqrt(covariance[..., 0]))
-    return gaussian(covariance=covariance)
 
 
 def _of_rows(squares: Array, count: IntArray) -> Noise:

@@ -11,9 +11,8 @@ from scipy.special import multigammaln
 from deconflow._types import Array, IntArray
 from deconflow.checks import as_floats, first_bad, refuse_extremes, warn_caller
 from deconflow.noise.base import KeptDraws, Noise, refuse
-from deconflow.noise.draw_mixtures import MOST_PARTS, Parts, choose, try_parts
-from deconflow.noise.gaussian_noise import GaussianNoise, gaussian
-from deconflow.noise.mixture_noise import MixtureNoise, gaussian_mixture
+from deconflow.noise.gaussian_noise import of_covariance
+from deconflow.noise.mixture_noise import gaussian_mixture
 
 #: Largest number of coordinates of draws in a chunk.
 NUMBERS_AT_ONCE = 2_000_000
@@ -59,14 +58,13 @@ class Draws:
         """Number of draws of each row."""
         return np.array([len(row) for row in self.values])
 
-    def chunks(self, rows: IntArray | None = None) -> Iterator[tuple[IntArray, Array, Array]]:
-        """Walk through (some) rows: their numbers, draws ``(n, K, D)``, weights ``(n, K)``.
+    def chunks(self) -> Iterator[tuple[IntArray, Array, Array]]:
+        """Walk through rows: their numbers, draws ``(n, K, D)``, weights ``(n, K)``.
 
         Weights sum to one; where a row has fewer draws than others they are zero.
         """
         counts = self.counts
-        rows = np.arange(len(counts)) if rows is None else rows
-        rows = rows[np.argsort(counts[rows], kind="stable")]
+        rows = np.argsort(counts, kind="stable")
         while len(rows):
             sizes = np.arange(1, len(rows) + 1) * counts[rows] * self.dim
             n = max(1, int(np.searchsorted(sizes, NUMBERS_AT_ONCE)))
@@ -204,55 +202,19 @@ def _kept(rows: Draws, mean: Array) -> KeptDraws:
     return KeptDraws(offsets.astype(np.float32), weights.astype(np.float32))
 
 
-def _noise(rows: Draws, mean: Array, scatter: Array, size: Array) -> GaussianNoise | MixtureNoise:
+def _noise(rows: Draws, mean: Array, scatter: Array, size: Array) -> Noise:
     """Law of ``mean - v``."""
+    from deconflow.noise.draw_mixtures import fit_mixtures  # numba takes a second to import
+
     covariance = predictive_covariance(scatter, size)
     factor: Array = np.linalg.cholesky(scatter / size[:, None, None]).astype(np.float64)
-    evidence, found = _tried(rows, mean, factor, size)
-    number = choose(evidence)
-    if number.max() == 1:
-        return (
-            gaussian(sd=np.sqrt(covariance[..., 0]))
-            if rows.dim == 1
-            else gaussian(covariance=covariance)
-        )
-    return gaussian_mixture(*_put_together(number, found, factor, covariance))
-
-
-def _tried(
-    rows: Draws, mean: Array, factor: Array, size: Array
-) -> tuple[Array, list[tuple[IntArray, list[Parts]]]]:
-    """Fit all numbers of Gaussians, chunk by chunk."""
-    evidence = np.empty((len(mean), MOST_PARTS))
     inverse = np.linalg.inv(factor)
-    found = []
-    for some, x, weight in rows.chunks():
-        white = (x - mean[some][:, None]) @ inverse[some].swapaxes(1, 2)
-        evidence[some], fits = try_parts(white, weight, size[some])
-        found.append((some, fits))
-    return evidence, found
-
-
-def _put_together(
-    number: IntArray,
-    found: list[tuple[IntArray, list[Parts]]],
-    factor: Array,
-    covariance: Array,
-) -> tuple[Array, Array, Array]:
-    """Weights, means and covariances of ``mean - v``; rows with fewer Gaussians have idle ones."""
-    (n, dim), most = factor.shape[:2], number.max()
-    weights, means = np.zeros((n, most)), np.zeros((n, most, dim))
-    covariances = np.repeat(covariance[:, None], most, 1)
-    weights[:, 0] = 1.0
-    for some, fits in found:
-        for j, fit in enumerate(fits[: most - 1], start=2):
-            used = number[some[fit.rows]] == j
-            at = some[fit.rows[used]]
-            L = factor[at][:, None]
-            weights[at, :j] = fit.weights[used] / fit.weights[used].sum(1, keepdims=True)
-            means[at, :j] = -(L @ fit.means[used][..., None])[..., 0]
-            covariances[at, :j] = L @ fit.covariances[used] @ L.swapaxes(-1, -2)
-    return weights, means, covariances
+    whitened = (
+        (some, (x - mean[some][:, None]) @ inverse[some].swapaxes(1, 2), weight)
+        for some, x, weight in rows.chunks()
+    )
+    mixture = fit_mixtures(whitened, size, factor, covariance)
+    return of_covariance(covariance) if mixture is None else gaussian_mixture(*mixture)
 
 
 # -- draws, checked -------------------------------------------------------------------------------
@@ -263,21 +225,15 @@ def checked_draws(draws: Any, log_prior: Any) -> Draws:
     values = _rows(draws, "draws", 2)
     if len(values) == 0:
         raise ValueError("Expected draws of one row or more; got none.")
-    dim = values[0].shape[1]
+    counts, columns = (np.array([row.shape[axis] for row in values]) for axis in (0, 1))
+    dim = columns[0]
+    wanted = f"draws of {dim or 'one or more'} columns in every row, as in row 0"
+    refuse((columns != dim) | (dim == 0), wanted, columns, "{}")
+    refuse([not np.isfinite(row).all() for row in values], "finite draws", got="NaN or inf")
     for i, row in enumerate(values):
-        if row.shape[1] != dim or dim == 0:
-            raise ValueError(
-                f"Expected draws of {dim or 'one or more'} columns in every row, as in row 0; got "
-                f"{row.shape[1]} in row {i}."
-            )
-        if not np.isfinite(row).all():
-            raise ValueError(f"Expected finite draws; got NaN or inf in row {i}.")
         refuse_extremes(f"draws of row {i}", row)
-        if len(row) < dim + 2:
-            raise ValueError(
-                f"Expected at least {dim + 2} draws in every row, for a covariance of {dim} "
-                f"column{'s' if dim > 1 else ''}; got {len(row)} in row {i}."
-            )
+    wanted = f"at least {dim + 2} draws in every row, for the covariance of {dim} values"
+    refuse(counts < dim + 2, wanted, counts, "{}")
     return Draws(values, None if log_prior is None else _checked_prior(log_prior, values))
 
 
@@ -330,13 +286,11 @@ def _checked_prior(
             raise ValueError(
                 f"Expected log_prior of {len(draws)} draws in row {i}; got {len(row)}."
             )
-        if (row == -np.inf).any():
-            raise ValueError(
-                f"Expected a prior that is positive at every draw; got log_prior -inf in row {i}: "
-                "a posterior has no draws where its prior vanishes."
-            )
-        if not np.isfinite(row).all():
-            raise ValueError(f"Expected finite values of log_prior; got NaN or inf in row {i}.")
+    advice = "A posterior has no draws where its prior vanishes."
+    vanishing = [(row == -np.inf).any() for row in prior]
+    refuse(vanishing, "a prior that is positive at every draw", got="log_prior -inf", advice=advice)
+    bad = [not np.isfinite(row).all() for row in prior]
+    refuse(bad, "finite values of log_prior", got="NaN or inf")
     return prior
 
 

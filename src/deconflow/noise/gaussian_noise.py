@@ -56,10 +56,7 @@ class GaussianNoise(Noise):
         """Whether the values of a row have independent noise."""
         return self.factor.ndim == 2
 
-    @property
-    def independent(self) -> bool:  # type: ignore[override]
-        """Whether the values of a row have independent noise."""
-        return self.diagonal
+    independent = diagonal  # type: ignore[assignment]
 
     def log_prob(self, residual: Any) -> Any:
         """Log density of residuals ``(..., N, D)``, as ``(..., N)``."""
@@ -379,6 +376,13 @@ def _from_covariance(values: Any) -> GaussianNoise:
     refuse(~np.isfinite(rows), "finite covariances as noise", rows, shared=shared)
     factor = checked_factor(rows, shared)
     return GaussianNoise(factor, shared=shared, n_rows=None if shared else len(rows))
+
+
+def of_covariance(covariance: Array) -> GaussianNoise:
+    """Make noise of covariances ``(D, D)`` or ``(N, D, D)``; of one column, of its errors."""
+    if covariance.shape[-1] == 1:
+        return _from_sd(np.sqrt(covariance[..., 0]))
+    return _from_covariance(covariance)
 
 
 def checked_factor(rows: Array, shared: bool) -> Array:

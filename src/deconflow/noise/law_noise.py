@@ -26,14 +26,7 @@ from torch.distributions import (
 )
 
 from deconflow._types import Array, Complex
-from deconflow.checks import (
-    SMALLEST,
-    as_array,
-    as_parameter,
-    is_torch_array,
-    like,
-    take,
-)
+from deconflow.checks import SMALLEST, as_array, as_parameter, is_torch_array, like, take
 from deconflow.guests import as_guest
 from deconflow.noise.base import JointMixture, Noise, NoiseMixture, OtherNoise, refuse, total
 from deconflow.noise.distributions import (
@@ -47,7 +40,6 @@ from deconflow.noise.mixture_noise import (
     IndependentMixture,
     MixtureNoise,
     ValueMixtures,
-    whole_rows,
 )
 from deconflow.randomness import isolated_rng
 from deconflow.torch_modes import lend_generator
@@ -161,23 +153,16 @@ class LawNoise(OtherNoise):
 
         A half line is reached by an exponential, which is shifted to the scale of the noise.
         """
-        support = _support_of(self.distribution)
-        if _is_real(support):
+        ends = copy.copy(_support_of(self.distribution))
+        if ends is None:
             return None
         unit = torch.as_tensor(self.unit)
         start = 0 * unit
-        if not _is_interval(support):
+        if not isinstance(ends, constraints.interval):
             start = like(_finite_variance(self.distribution).log() / 2, unit)
-        ends = copy.copy(getattr(support, "base_constraint", support))
         of_ends = vars(ends).items()
         vars(ends).update({name: like(x, unit) for name, x in of_ends if is_torch_array(x)})
         return biject_to(ends), unit, start
-
-    def restrict(self, observed: Any) -> Noise:
-        """Return the law of the observed values; needs independent values."""
-        if not self.independent:
-            raise whole_rows(type(self.distribution).__name__)
-        return replace(self, observed=observed)
 
     def divide(self, scale: Any) -> Self:
         """Return the law of ``n / scale``."""
@@ -235,7 +220,13 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike) -> Nois
         raise TypeError(
             f"Expected a law that returns a torch distribution; got {type(distribution).__name__}."
         )
-    _check_support(distribution)
+    try:
+        biject_to(_support_of(distribution) or constraints.real)
+    except NotImplementedError as error:
+        raise ValueError(
+            "Expected as noise a law of real numbers, on the line, a half line or an interval; "
+            f"got {type(distribution).__name__}."
+        ) from error
     shape = distribution.batch_shape + distribution.event_shape
     if len(shape) != 2 or len(distribution.event_shape) > 1 or (shared and shape[0] != 1):
         raise ValueError(
@@ -350,39 +341,15 @@ def _check_rows(arrays: Mapping[str, Array], shared: bool) -> None:
 # -- supports ------------------------------------------------------------------------------------
 
 
-def _support_of(distribution: Distribution) -> constraints.Constraint | None:
-    """Return the support, or None for a law that does not say."""
+def _support_of(distribution: Distribution) -> Any:
+    """Return where single values lie; None for the line, or for a law that does not say."""
     try:
-        return distribution.support
+        support: Any = distribution.support
     except NotImplementedError:
         return None
-
-
-def _is_real(support: constraints.Constraint | None) -> bool:
-    """Whether a support is the whole space (or unknown)."""
-    inner = getattr(support, "base_constraint", None)  # of independent values, or of a mixture
-    if inner is not None:
-        return _is_real(inner)
-    return support is None or support is constraints.real or support is constraints.real_vector
-
-
-def _is_interval(support: constraints.Constraint | None) -> bool:
-    """Whether a support has two ends."""
-    return isinstance(getattr(support, "base_constraint", support), constraints.interval)
-
-
-def _check_support(distribution: Distribution) -> None:
-    """Refuse discrete laws, and supports that torch has no map onto."""
-    support = _support_of(distribution)
-    if _is_real(support):
-        return
-    try:
-        biject_to(support)
-    except NotImplementedError as error:
-        raise ValueError(
-            "Expected as noise a law of real numbers, on the line, a half line or an interval; "
-            f"got {type(distribution).__name__}."
-        ) from error
+    while hasattr(support, "base_constraint"):  # of independent values, or of a mixture
+        support = support.base_constraint
+    return None if support is constraints.real else support
 
 
 def _log_prob_inside(distribution: Distribution, x: Tensor, rounding: Tensor) -> Tensor:
@@ -391,25 +358,19 @@ def _log_prob_inside(distribution: Distribution, x: Tensor, rounding: Tensor) ->
     A value that ``rounding`` may have moved across the end of an interval counts as inside.
     """
     support = _support_of(distribution)
-    if _is_real(support):
+    if support is None:
         return distribution.log_prob(x)
-    if _is_interval(support):
-        ends: Any = getattr(support, "base_constraint", support)
-        low, high = (torch.as_tensor(e).to(x) for e in (ends.lower_bound, ends.upper_bound))
-        slack = (1e-5 * (high - low) + rounding.to(x)).minimum((high - low) / 4)
+    if isinstance(support, constraints.interval):
+        low, high = (torch.as_tensor(e).to(x) for e in (support.lower_bound, support.upper_bound))
+        slack = (1e-5 * (high - low) + rounding).minimum((high - low) / 4)
         near = (x >= low - rounding) & (x <= high + rounding)
         x = torch.where(near, torch.minimum(torch.maximum(x, low + slack), high - slack), x)
-    inside = support.check(x)  # type: ignore[union-attr]
-    mask = inside if inside.dim() == x.dim() else inside.unsqueeze(-1)
-    safe = torch.where(mask, x, _point_inside(distribution, x))
-    return torch.where(inside, distribution.log_prob(safe), -torch.inf)
-
-
-def _point_inside(distribution: Distribution, x: Tensor) -> Tensor:
-    """A point of the support: the middle of an interval, the image of zero elsewhere."""
-    onto = biject_to(distribution.support)
+    onto = biject_to(distribution.support)  # of zero: the middle of an interval, or a point inside
     shape = onto.inverse_shape(distribution.batch_shape + distribution.event_shape)
-    return onto(torch.zeros(shape, dtype=x.dtype, device=x.device)).to(x)
+    inside = distribution.support.check(x)  # type: ignore[union-attr]
+    mask = inside if inside.dim() == x.dim() else inside.unsqueeze(-1)
+    safe = torch.where(mask, x, onto(torch.zeros(shape, dtype=x.dtype)).to(x))
+    return torch.where(inside, distribution.log_prob(safe), -torch.inf)
 
 
 # -- moments -------------------------------------------------------------------------------------
@@ -509,7 +470,7 @@ def _nodes(law: Distribution) -> tuple[Array, Array]:
     """
     support = _support_of(law)
     column = (slice(None), None, None)
-    if _is_real(support):
+    if support is None:
         scale = _finite_variance(law).sqrt()
         z = torch.linspace(-REACH, REACH, NODES, dtype=torch.float64)[column]
         x, log_slope = _finite_mean(law) + scale * z.sinh(), z.cosh().log() + scale.log()

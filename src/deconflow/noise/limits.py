@@ -7,7 +7,6 @@ wider beyond it, add up to that as far as the plateau is needed.
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -15,14 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtri_exp
 
 from deconflow._types import Array, IntArray
-from deconflow.checks import (
-    array_namespace,
-    as_array,
-    as_parameter,
-    diagonals,
-    like,
-    special_of,
-)
+from deconflow.checks import array_namespace, as_array, as_parameter, diagonals, like, special_of
 from deconflow.noise.base import JointMixture, Noise, NoiseMixture, Reading, RowIndex, refuse
 from deconflow.noise.coerce import as_noise, rows_of_law
 from deconflow.noise.gaussian_noise import GaussianNoise
@@ -65,6 +57,7 @@ _MANY = _shape(
 )  # fmt: skip
 #: By how many values of a row are limits: the Gaussians of each multiply, and so get fewer.
 SHAPES = {
+    0: _shape(0.0, (1.0,), (0.0,), (1.0,)),
     1: _MANY,
     2: _MANY,
     3: _shape(
@@ -123,7 +116,7 @@ class LimitMixture(NoiseMixture):
         return max(_parts_of(int(count)) for count in np.unique(counts))
 
     @property
-    def patterns(self) -> NDArray[np.uint8]:
+    def patterns(self) -> NDArray[np.uint8]:  # type: ignore[override]
         """Which values of each row are limits, in bytes ``(N, P)``."""
         return np.packbits(self.flags != 0, axis=1)
 
@@ -145,10 +138,8 @@ class LimitMixture(NoiseMixture):
         shape = (len(sd), most, sd.shape[1])
         weights, means = np.zeros(shape[:2]), np.zeros(shape)
         variances = np.repeat(np.square(sd)[:, None], most, axis=1)
-        order = np.argsort(which.ravel(), kind="stable")
-        ends = np.concatenate([[0], np.cumsum(np.bincount(which.ravel()))])
-        for limited, (first, last) in zip(found, pairwise(ends.tolist()), strict=True):
-            mine, own = order[first:last], np.flatnonzero(limited)
+        for pattern, limited in enumerate(found):
+            mine, own = np.flatnonzero(which.ravel() == pattern), np.flatnonzero(limited)
             parts = _parts_of(len(own))
             log_weights = np.zeros((len(mine), parts))
             for d, part in zip(own.tolist(), _products(len(own)), strict=True):
@@ -163,8 +154,6 @@ class LimitMixture(NoiseMixture):
 
 def _parts_of(limits: int) -> int:
     """Return how many Gaussians a row with so many limits is made of."""
-    if limits == 0:
-        return 1
     if limits not in SHAPES:
         raise ValueError(
             f"Expected at most {max(SHAPES)} limits in a row; got {limits}. "
@@ -175,8 +164,6 @@ def _parts_of(limits: int) -> int:
 
 def _products(limits: int) -> list[IntArray]:
     """Return which Gaussian of each of so many limits every part of a row takes."""
-    if limits == 0:
-        return []
     grid = np.meshgrid(*[np.arange(len(SHAPES[limits].weights))] * limits, indexing="ij")
     return [each.ravel() for each in grid]
 
@@ -285,8 +272,7 @@ class LimitedNoise(Noise):
 
     def for_truths(self, w: Array, clean: Array) -> "LimitedNoise":
         """Let limits ``w`` reach as far as truths that are known, ``(K, D)`` as rows see them."""
-        middle, spread = _middle_and_spread(clean)
-        return self._reaching(w, middle, spread)
+        return self._reaching(w, *_middle_and_spread(clean))
 
     def _reaching(self, w: Array, middle: Array, spread: Array) -> "LimitedNoise":
         return replace(self, spread=spread, reach=REACH * spread + np.abs(w - middle))
@@ -386,24 +372,22 @@ def _independent_errors(law: Noise) -> Any:
     )
 
 
-def _middle_and_spread(values: Array, *others: Array) -> tuple[Array, Array]:
+def _middle_and_spread(*arrays: Array) -> tuple[Array, Array]:
     """Median and spread of each column, by the first arrays ``(N, D)`` that have one.
 
-    ``values`` may be NaN. Outliers do not count, where there is anything beside them.
+    Values may be NaN. Outliers do not count, where there is anything beside them.
     """
-    arrays = (values, *others)
-    found = [_of_column([array[:, d] for array in arrays]) for d in range(values.shape[1])]
-    middle, spread = np.array(found).T
-    return middle.copy(), spread.copy()
+    found = [_of_column([array[:, d] for array in arrays]) for d in range(arrays[0].shape[1])]
+    return np.array([middle for middle, _ in found]), np.array([spread for _, spread in found])
 
 
 def _of_column(arrays: list[Array]) -> tuple[float, float]:
-    finite = [array[np.isfinite(array)] for array in arrays]
-    middle = next((float(np.median(array)) for array in finite if len(array)), 0.0)
-    for array in finite:
-        if len(array):
-            low, high = np.quantile(array, [0.05, 0.95])
-            for spread in ((high - low) / 3.3, array.std()):
-                if spread > 0:
-                    return middle, float(spread)
-    return middle, max((float(np.abs(a).max()) for a in finite if len(a)), default=1.0) or 1.0
+    columns = (array[np.isfinite(array)] for array in arrays)
+    finite = [each for each in columns if len(each)]
+    if not finite:
+        return 0.0, 1.0
+    spreads = [np.ptp(np.quantile(each, [0.05, 0.95])) / 3.3 for each in finite]
+    pairs = zip(spreads, (each.std() for each in finite), strict=True)
+    size = max(np.abs(each).max() for each in finite)
+    spread = next((each for pair in pairs for each in pair if each > 0), size)
+    return float(np.median(finite[0])), float(spread) or 1.0

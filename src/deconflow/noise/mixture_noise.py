@@ -20,7 +20,6 @@ from deconflow.checks import (
 )
 from deconflow.noise.base import (
     JointMixture,
-    Noise,
     NoiseMixture,
     OtherNoise,
     Table,
@@ -343,22 +342,10 @@ class MixtureNoise(OtherNoise):
         ]
         return np.sum(waves, 0)
 
-    def restrict(self, observed: Any) -> Noise:
-        """Refuse: a law over whole rows is not restricted to some values."""
-        raise whole_rows(type(self).__name__)
-
     def divide(self, scale: Any) -> Self:
         """Return the law of ``n / scale``."""
         factors = self.factors / scale[..., None]
         return replace(self, means=self.means / scale, factors=factors, kept=None)
-
-
-def whole_rows(name: str) -> ValueError:
-    """Make the error for a law over whole rows where values are missing."""
-    return ValueError(
-        "Expected noise whose values are independent, because w has missing values; "
-        f"got a law over whole rows ({name})."
-    )
 
 
 def log_of(weights: Any) -> Any:

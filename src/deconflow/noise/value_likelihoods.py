@@ -6,7 +6,7 @@ as the width ``s`` near it and coarse far away, up to the ends of the truth.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -41,11 +41,7 @@ EVERY = 4
 
 
 class EndlessError(ValueError):
-    """A likelihood without an integral over the truth, or that is zero; with its number."""
-
-    def __init__(self, number: int, *, zero: bool = False) -> None:
-        self.number, self.zero = number, zero
-        super().__init__(f"likelihood {number}")
+    """A likelihood without an integral over the truth: its number, and whether it is zero."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +77,11 @@ class Grids:
 
     def points(self) -> tuple[Array, Array]:
         """Return truths ``(U, G)``, and what a sum over them weighs each with."""
-        return _points(self.low, self.high, self.mode, self.width, self.t_low, self.t_high)
+        span = (self.t_high - self.t_low)[:, None]
+        t = self.t_low[:, None] + span * np.linspace(0.0, 1.0, POINTS)
+        v = self.mode[:, None] + self.width[:, None] * np.sinh(t)
+        v = np.clip(v, self.low[:, None], self.high[:, None])
+        return v, self.width[:, None] * np.cosh(t) * span * SIMPSON / (POINTS - 1)
 
     def masses(self, log_l: LogLikelihood) -> tuple[Array, Array]:
         """Return truths ``(U, G)`` and their shares of the likelihood's integral."""
@@ -191,13 +191,14 @@ class ValueLikelihoods:
     def _look(self, some: slice) -> Grids:
         mine = self[some]
         try:
-            return find_grids(mine._log_l_of_rows(), mine.low, mine.high, mine.w)
+            return find_grids(mine.by_row, mine.low, mine.high, mine.w)
         except EndlessError as error:
-            row, column = mine.where[error.number]
-            what = "that is zero for every truth" if error.zero else "that falls off nowhere"
+            number, zero = error.args
+            row, column = mine.where[number]
+            what = "that is zero for every truth" if zero else "that falls off nowhere"
             raise ValueError(
                 "Expected a likelihood of w with an integral over the truth; got one "
-                f"{what}, for {mine.w[error.number]:g} in row {row}, column {column}. "
+                f"{what}, for {mine.w[number]:g} in row {row}, column {column}. "
                 f"{self.measuring.advice}"
             ) from None
 
@@ -207,19 +208,15 @@ class ValueLikelihoods:
         The first are weights, means and variances, ``(S, J)``, folded at the ends.
         """
         if parts not in self._gaussians:
-            self._gaussians[parts] = self._fitted(parts)
+            first, which = self._alike
+            grids = self.grids[first]
+            v, mass = grids.masses(self[first].by_row)
+            low, high = ((end - grids.mode) / grids.width for end in (grids.low, grids.high))
+            # Simpson's weights alternate, those of every fourth point do not.
+            even = mass[:, ::EVERY] / SIMPSON[::EVERY]
+            z = (v[:, ::EVERY] - grids.mode[:, None]) / grids.width[:, None]
+            self._gaussians[parts] = fit_folded(z, even, low, high, parts), which
         return self._gaussians[parts]
-
-    def _fitted(self, parts: int) -> tuple[Table, IntArray]:
-        first, which = self._alike
-        few, grids = self[first], self.grids[first]
-        v, mass = grids.masses(few._log_l_of_rows())
-        mode, width = grids.mode, grids.width
-        low, high = ((end - mode) / width for end in (grids.low, grids.high))
-        # Simpson's weights alternate, those of every fourth point do not.
-        even = mass[:, ::EVERY] / SIMPSON[::EVERY]
-        z = (v[:, ::EVERY] - mode[:, None]) / width[:, None]
-        return fit_folded(z, even, low, high, parts), which
 
     @cached_property
     def _alike(self) -> tuple[IntArray, IntArray]:
@@ -234,9 +231,9 @@ class ValueLikelihoods:
         _, first, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         return first, which.reshape(-1)
 
-    def _log_l_of_rows(self) -> LogLikelihood:
-        """Return the log-likelihoods of a row of truths each."""
-        return partial(_by_row, self)
+    def by_row(self, v: Array) -> Array:
+        """Log-likelihoods ``(U, G)`` of a row of truths each."""
+        return self._log_l(np.arange(len(self))[:, None].repeat(v.shape[1], axis=1), v)
 
     def _log_l(self, which: IntArray, v: Array) -> Array:
         """Log-likelihood as the function of ``measuring`` gives it, checked."""
@@ -263,10 +260,6 @@ class ValueLikelihoods:
                 f"v = {v[position]:g}."
             )
         return log_p
-
-
-def _by_row(laws: ValueLikelihoods, v: Array) -> Array:
-    return laws._log_l(np.arange(len(laws))[:, None].repeat(v.shape[1], axis=1), v)
 
 
 def different(
@@ -309,35 +302,24 @@ def find_grids(log_l: LogLikelihood, low: Array, high: Array, near: Array) -> Gr
     sides = np.stack([np.where(widths[side] < room[side], widths[side], np.nan) for side in room])
     flat = np.isnan(sides).all(0)
     sides[:, flat] = 0.5 * (high - low)[flat]
-    _refuse(flat & ~np.isfinite(high - low))
+    _refuse(flat & ~np.isfinite(high - low), zero=False)
     width = np.nanmean(sides, axis=0)
     reach = {side: _fallen(log_l, mode, top, side, NOTHING, room[side]) for side in room}
     for far in reach.values():
-        _refuse(~(far <= FARTHEST * width))
+        _refuse(~(far <= FARTHEST * width), zero=False)
     t_low, t_high = -np.arcsinh(reach[-1.0] / width), np.arcsinh(reach[1.0] / width)
-    v, weights = _points(low, high, mode, width, t_low, t_high)
+    grids = Grids(low, high, mode, top, width, t_low, t_high, top, mode, width)
+    v, weights = grids.points()
     mass = np.exp(log_l(v) - top[:, None]) * weights
     total = mass.sum(1)
     mean = (mass * v).sum(1) / total
     variance = (mass * np.square(v - mean[:, None])).sum(1) / total
-    log_norm = top + np.log(total)
-    return Grids(low, high, mode, top, width, t_low, t_high, log_norm, mean, variance)
+    return replace(grids, log_norm=top + np.log(total), mean=mean, variance=variance)
 
 
-def _points(
-    low: Array, high: Array, mode: Array, width: Array, t_low: Array, t_high: Array
-) -> tuple[Array, Array]:
-    """Return the truths of grids, and the weights of Simpson's rule there."""
-    span = (t_high - t_low)[:, None]
-    t = t_low[:, None] + span * np.linspace(0.0, 1.0, POINTS)
-    v = mode[:, None] + width[:, None] * np.sinh(t)
-    v = np.clip(v, low[:, None], high[:, None])
-    return v, width[:, None] * np.cosh(t) * span * SIMPSON / (POINTS - 1)
-
-
-def _refuse(endless: BoolArray) -> None:
-    if endless.any():
-        raise EndlessError(int(np.flatnonzero(endless)[0]))
+def _refuse(bad: BoolArray, zero: bool) -> None:
+    if bad.any():
+        raise EndlessError(int(bad.argmax()), zero)
 
 
 def _modes(log_l: LogLikelihood, low: Array, high: Array, near: Array) -> tuple[Array, Array]:
@@ -347,9 +329,8 @@ def _modes(log_l: LogLikelihood, low: Array, high: Array, near: Array) -> tuple[
     for _ in range(ZOOMS):
         value = log_l(v)
         best = value.argmax(1)
-        if np.isneginf(value[row, best]).any():
-            raise EndlessError(int(np.flatnonzero(np.isneginf(value[row, best]))[0]), zero=True)
         mode, top = v[row, best], value[row, best]
+        _refuse(np.isneginf(top), zero=True)
         left, right = v[row, np.maximum(best - 1, 0)], v[row, np.minimum(best + 1, v.shape[1] - 1)]
         v = left[:, None] + (right - left)[:, None] * np.linspace(0.0, 1.0, ZOOM_POINTS)
         v[:, 0], v[:, -1] = left, right
@@ -379,8 +360,7 @@ def _scan(low: Array, high: Array, near: Array) -> Array:
 
 def _sizes(largest: int) -> Array:
     """Return powers of ten and numbers between them, from the smallest on."""
-    count = (DECADES + largest) * PER_DECADE + 1
-    return np.asarray(10.0 ** np.linspace(-DECADES, largest, count))
+    return 10.0 ** np.linspace(-DECADES, largest, (DECADES + largest) * PER_DECADE + 1)
 
 
 def _fallen(
@@ -400,4 +380,4 @@ def _fallen(
         middle = 0.5 * (near + far)
         beyond = log_l((mode + side * middle)[:, None])[:, 0] < top - by
         near, far = np.where(beyond, near, middle), np.where(beyond, middle, far)
-    return np.where(ever, far, np.where(np.isfinite(room), room, np.inf))
+    return np.where(ever, far, room)
