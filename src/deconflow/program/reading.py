@@ -201,7 +201,7 @@ def refuse_unseen(found: Measurements, options: Namespace, names: Sequence[str])
         outside = (values < each.lower) | (values > each.upper)
         if outside.any() and options.select_of == "measured":
             first = int(outside.argmax())
-            place = row_name(int(np.flatnonzero(found.usable)[first]))
+            place = row_name(int(found.places[first]))
             raise ValueError(
                 f"Expected rows that --select lets through; got {each.name} = "
                 f"{values[first]:g} in {place}. Leave such rows out, or change the range."

@@ -19,8 +19,8 @@ from deconflow.files import replacing
 from deconflow.program.messages import TYPED, now, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed, as_options
-from deconflow.program.plot import Measured, draw, measured_rows, need_plots
-from deconflow.tables import COUNTS
+from deconflow.program.plot import draw, measured_rows, need_plots
+from deconflow.tables import COUNTS, Measurements, Rows
 
 if TYPE_CHECKING:
     from deconflow.estimators import SelfTest
@@ -135,7 +135,7 @@ def report(
 def page(
     saved: ModelFolder,
     path: Path,
-    data: Measured | None,
+    data: Measurements | None,
     seed: int = 0,
     table: Path | None = None,
     tested: "SelfTest | None" = None,
@@ -206,7 +206,7 @@ def _data(saved: ModelFolder) -> list[str]:
     ]
 
 
-def _tested(saved: ModelFolder, data: Measured | None, n_tables: int, seed: int) -> "SelfTest":
+def _tested(saved: ModelFolder, data: Measurements | None, n_tables: int, seed: int) -> "SelfTest":
     """Fit again to simulated tables, with a bar."""
     if data is None:
         raise ValueError("Expected a table for a self-test; got none. Name it.")
@@ -223,7 +223,7 @@ def _tested(saved: ModelFolder, data: Measured | None, n_tables: int, seed: int)
 
 
 def _python(
-    saved: ModelFolder, path: Path, data: Measured | None, seed: int, table: Path | None
+    saved: ModelFolder, path: Path, data: Measurements | None, seed: int, table: Path | None
 ) -> str:
     """Return code that prints the figures of the page."""
     lines, model = CODE.format(model=str(path)), saved.estimator
@@ -271,7 +271,7 @@ def versions() -> str:
     return ", ".join(said)
 
 
-def _picture(saved: ModelFolder, kind: str, data: Measured | None, seed: int) -> str:
+def _picture(saved: ModelFolder, kind: str, data: Measurements | None, seed: int) -> str:
     try:
         return figure(draw(saved, kind, data, [], seed), CAPTIONS[kind])
     except ValueError as error:  # a table that is gone, or rows that cannot be simulated
@@ -292,7 +292,7 @@ def or_why_not(make: Callable[..., list[str]]) -> Callable[..., list[str]]:
 
 
 @or_why_not
-def answer(saved: ModelFolder, data: Measured | None) -> list[str]:
+def answer(saved: ModelFolder, data: Measurements | None) -> list[str]:
     """Mean, spread, quantiles and correlations of the truth, beside the measured ones."""
     model = saved.estimator
     if data is None or "projected" in model.fit_.traits:
@@ -316,7 +316,7 @@ def answer(saved: ModelFolder, data: Measured | None) -> list[str]:
     return lines
 
 
-def _about_figures(saved: ModelFolder, data: Measured | None, how: str) -> list[str]:
+def _about_figures(saved: ModelFolder, data: Measurements | None, how: str) -> list[str]:
     """Say what the figures are, and what to keep in mind."""
     model, what = saved.estimator, "Mean, spread (standard deviation), quantiles and correlations"
     lines = {
@@ -392,20 +392,25 @@ def components(saved: ModelFolder) -> list[str]:
 
 
 @or_why_not
-def odd_rows(saved: ModelFolder, data: Measured | None, seed: int) -> list[str]:
+def odd_rows(saved: ModelFolder, data: Measurements | None, seed: int) -> list[str]:
     """The rows with the smallest p-values, and how many should be so by chance."""
     from deconflow.evaluation import unusual_rows
 
     if data is None:
         raise ValueError("Expected a table for p-values of its rows; got none. Name it.")
-    drawn = np.random.default_rng(0).permutation(len(data.rows))[:MOST_ROWS]
-    some = data[np.sort(drawn)]
-    p = np.full(data.n_rows, np.nan)
-    p[some.places] = some.rows.ask(saved.estimator.p_values, random_state=seed)
+    drawn = np.sort(np.random.default_rng(0).permutation(len(data.rows))[:MOST_ROWS])
+    some, places = data.rows[drawn], data.places[drawn]
+    p = np.full(len(data), np.nan)
+    p[places] = some.ask(saved.estimator.p_values, random_state=seed)
     found = unusual_rows(p)
     rows = [
-        [str(row), f"{p[row]:.2g}", f"{found.q_values[row]:.2g}", *_measured(some, row)]
-        for row in np.argsort(p, kind="stable")[: min(ODDEST, len(some.places))]
+        [
+            str(row),
+            f"{p[row]:.2g}",
+            f"{found.q_values[row]:.2g}",
+            *_measured(some, np.searchsorted(places, [row])),
+        ]
+        for row in np.argsort(p, kind="stable")[: min(ODDEST, len(places))]
     ]
     lines = {
         f"{found}.":
@@ -414,8 +419,8 @@ def odd_rows(saved: ModelFolder, data: Measured | None, seed: int) -> list[str]:
         "q-value the share of false alarms among all rows that are at least as unusual. Rows are "
         "counted from 0, as score counts them.":
             True,
-        f"Of {len(data.places)} rows {len(some.places)} were looked at, taken at random.":
-            len(some.places) < len(data.places),
+        f"Of {len(data.places)} rows {len(places)} were looked at, taken at random.":
+            len(places) < len(data.places),
         "These p-values know nothing of the selection, and are rough near its edge.":
             "selected" in saved.estimator.fit_.traits,
     }  # fmt: skip
@@ -424,9 +429,9 @@ def odd_rows(saved: ModelFolder, data: Measured | None, seed: int) -> list[str]:
     return [*shown, table(heads, rows, figures=range(len(heads)))]
 
 
-def _measured(some: Measured, row: int) -> list[str]:
-    """Write the values of a row of the table, with their errors."""
-    one = some.rows[np.searchsorted(some.places, [row])]
+def _measured(rows: Rows, which: Any) -> list[str]:
+    """Write the values of a row, with their errors."""
+    one = rows[which]
     limits = np.zeros(one.w.shape, int) if one.limits is None else one.limits
     return [
         "missing" if np.isnan(w) else f"{('', '>', '<')[flag]}{w:.4g} +- {sd:.2g}"

@@ -152,6 +152,11 @@ class Measurements:
         return len(self.usable)
 
     @property
+    def places(self) -> IntArray:
+        """Numbers of the usable rows among all rows."""
+        return np.flatnonzero(self.usable)
+
+    @property
     def status(self) -> AnyArray:
         """``(N,)``: why a row cannot be used, ``"ok"`` for those that can."""
         found = np.full(len(self), "ok", dtype=object)
