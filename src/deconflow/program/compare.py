@@ -53,8 +53,7 @@ def compare(
 def verdict(scores: dict[str, Array], weights: Array | None = None) -> Iterator[str]:
     """Say which method is best, and whether that is more than luck."""
     found = {name: _mean(values, weights) for name, values in scores.items()}
-    best = max(found, key=lambda name: found[name][0])
-    width = max(map(len, scores))
+    best, width = max(found, key=lambda name: found[name][0]), max(map(len, scores))
     for name, (mean, error) in found.items():
         yield f"{name:{width}} held-out log p(w) {mean:.4f} +- {error:.4f} per row"
     for name in [name for name in scores if name != best]:

@@ -454,7 +454,7 @@ def likely_errors(available: Sequence[str], name: str, measured: Sequence[str]) 
 
     def rank(column: str) -> int:
         small = column.lower()
-        return 2 * (ERROR_WORD.search(small) is not None) + (name.lower() in small)
+        return 2 * bool(ERROR_WORD.search(small)) + (name.lower() in small)
 
     others = [column for column in available if column not in measured and rank(column)]
     return sorted(others, key=rank, reverse=True)[:8]
