@@ -161,8 +161,10 @@ def _probability(names: Sequence[str], asked: Range, answer: Any, seed: int) -> 
 
 def _of_atom(names: Sequence[str], atom: Array) -> NewColumn:
     """Name the column of an atom, as ``prob_x_at_0``, with as many digits as tell it apart."""
-    digits = [np.format_float_positional(value, trim="-") for value in atom]
-    ending = "_".join(f"{name}_at_{value}" for name, value in zip(names, digits, strict=True))
+    ending = "_".join(
+        f"{name}_at_{np.format_float_positional(value, trim='-')}"
+        for name, value in zip(names, atom, strict=True)
+    )
     place = ", ".join(f"{value:g}" for value in atom)
     return NewColumn(f"prob_{ending}", f"probability that the truth is exactly {place}")
 

@@ -229,8 +229,8 @@ def _python(
     lines, model = CODE.format(model=str(path)), saved.estimator
     if data is None or "projected" in model.fit_.traits:
         return lines + CODE_WITHOUT_ROWS
-    place = table or Path(saved.about["table"]["path"])
-    return lines + CODE_WITH_ROWS.format(table=str(place), seed=seed)
+    place = str(table or Path(saved.about["table"]["path"]))
+    return lines + CODE_WITH_ROWS.format(table=place, seed=seed)
 
 
 def _self_test(found: "SelfTest") -> list[str]:
@@ -351,8 +351,8 @@ def chosen(saved: ModelFolder) -> list[str]:
             [name, f"{each.share:.3f}", _behind(each.behind, each.error)]
             for name, each in model.fit_.solution.fitted.standings.items()
         ]
-        candidates = table(["candidate", "weight", BEHIND], rows, figures=[1, 2])
-        lines += ["<h3>Candidates</h3>", candidates]
+        heads = ["candidate", "weight", BEHIND]
+        lines += ["<h3>Candidates</h3>", table(heads, rows, figures=[1, 2])]
     selection = getattr(model, "selection_", None)
     if selection:
         lines += ["<h3>Numbers of components</h3>", _numbers_of_components(selection)]
@@ -505,8 +505,8 @@ def safe(text: Any) -> str:
 
 def _row(tag: str, cells: list[Any], kinds: list[str]) -> str:
     texts = [f"{cell:.4g}" if isinstance(cell, float) else safe(cell) for cell in cells]
-    pairs = zip(texts, kinds, strict=True)
-    return "<tr>" + "".join(f"<{tag}{_class(k)}>{text}</{tag}>" for text, k in pairs) + "</tr>"
+    pairs = zip(map(_class, kinds), texts, strict=True)
+    return "<tr>" + "".join(f"<{tag}{kind}>{text}</{tag}>" for kind, text in pairs) + "</tr>"
 
 
 def _class(kind: str) -> str:

@@ -51,8 +51,7 @@ STATUS = NewColumn("deconflow_status", "ok, or why the row could not be used", k
 
 def open_for(table: Path, output: Path | None) -> Source:
     """Open a table whose rows will go to ``output``; text that goes to text stays as it is."""
-    text = output is not None and bool(format_of(output).delimiter)
-    source = open_table(table, typed=not text)
+    source = open_table(table, typed=output is None or not format_of(output).delimiter)
     is_new = output is None or STANDARD in (table, output) or not output.exists()
     if not is_new and any(file.samefile(str(output)) for file in source.files):
         raise ValueError(f"Expected another output than the table itself; got {output} for both.")
@@ -89,9 +88,9 @@ def append_columns(
         if not counts:
             raise ValueError(f"Expected one or more rows in {source.name}; got none.")
         if "ok" not in counts:
-            reason = counts.most_common(1)[0][0]
             raise ValueError(
-                f"Expected a row of {source.name} that can be used; got none: {reason}"
+                f"Expected a row of {source.name} that can be used; got none: "
+                f"{counts.most_common(1)[0][0]}"
             )
     return counts
 

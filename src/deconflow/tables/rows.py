@@ -391,7 +391,7 @@ def conversion(unit: str, wanted: Sequence[str], column: str) -> float:
         theirs, *parts = (getattr(each, "function_unit", each) for each in found)
         return float(theirs.to(math.prod(parts, start=units.dimensionless_unscaled)))
     except (ValueError, TypeError) as error:
-        product = " * ".join(wanted)
         raise ValueError(
-            f"Expected column {column!r} in a unit like {product}; got {unit}. Convert it."
+            f"Expected column {column!r} in a unit like {' * '.join(wanted)}; got {unit}. "
+            "Convert it."
         ) from error

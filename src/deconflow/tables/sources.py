@@ -129,8 +129,7 @@ class AstropySource(Source):
         with clear_read_errors(self.name), warnings.catch_warnings():
             options: dict[str, Any] = {}
             if known.name == "fits":
-                number = _choose(path, name, part)
-                options = {"hdu": number, "memmap": True, "mask_invalid": False}
+                options = {"hdu": _choose(path, name, part), "memmap": True, "mask_invalid": False}
             if known.name == "votable":
                 _refuse_links(path)
                 options = {"use_names_over_ids": True}
@@ -223,8 +222,7 @@ def _text_format(
     parse = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     above = arrow_csv.ReadOptions(skip_rows=comments)
     with place.open_input_stream(path) as stream:
-        names = arrow_csv.open_csv(stream, above, parse).schema.names
-    stripped = [name.strip() for name in names]
+        stripped = [n.strip() for n in arrow_csv.open_csv(stream, above, parse).schema.names]
     layout = ds.CsvFileFormat(
         parse, read_options=arrow_csv.ReadOptions(skip_rows=comments + 1, column_names=stripped),
         convert_options=arrow_csv.ConvertOptions(strings_can_be_null=False),
