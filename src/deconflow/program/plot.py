@@ -48,7 +48,12 @@ def plot(
         if not 10 <= dpi <= 5000:
             raise ValueError(f"Expected --dpi in [10, 5000]; got {dpi:g}.")
         check_picture(output)
-        chosen = _parse_rows(rows)
+        try:
+            chosen = [int(part) for part in split_list([rows])]
+        except ValueError as error:
+            raise ValueError(
+                f"Expected --rows as whole numbers, such as 0,17; got {rows!r}."
+            ) from error
         need_plots()
         saved = load(model)
         shown = split_list(columns, saved.names) if columns else None
@@ -134,12 +139,3 @@ def check_picture(output: Path) -> None:
     """Raise unless the name is that of a picture."""
     if output.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise ValueError(f"Expected a picture that ends in .png, .pdf or .svg; got {output.name}.")
-
-
-def _parse_rows(text: str) -> list[int]:
-    try:
-        return [int(part) for part in split_list([text])]
-    except ValueError as error:
-        raise ValueError(
-            f"Expected --rows as whole numbers, such as 0,17; got {text!r}."
-        ) from error

@@ -4,12 +4,12 @@ import base64
 import html
 import io
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -21,9 +21,6 @@ from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed, as_options
 from deconflow.program.plot import draw, measured_rows, need_plots
 from deconflow.tables import COUNTS, Measurements, Rows
-
-if TYPE_CHECKING:
-    from deconflow.estimators import SelfTest
 
 #: Correlations that are shown; of more, the largest.
 MOST_PAIRS = 15
@@ -125,7 +122,7 @@ def report(
         need_plots()
         saved = load(model)
         data = measured_rows(saved, table)
-        tested = _tested(saved, data, self_test, seed) if self_test else None
+        tested = self_tested(saved, data, self_test, seed) if self_test else []
         text = page(saved, model, data, seed, table, tested)
         with replacing(output) as part:
             part.write_text(text, encoding="utf-8")
@@ -138,7 +135,7 @@ def page(
     data: Measurements | None,
     seed: int = 0,
     table: Path | None = None,
-    tested: "SelfTest | None" = None,
+    tested: Sequence[str] = (),
 ) -> str:
     """Return the page as HTML; all that comes from a table or a model is escaped.
 
@@ -153,7 +150,7 @@ def page(
         "What was chosen": chosen(saved),
         "Components": components(saved),
         "The oddest rows": odd_rows(saved, data, seed),
-        **({} if tested is None else {"Self-test": _self_test(tested)}),
+        **({"Self-test": tested} if tested else {}),
         "Settings": _settings(saved),
         "Where it comes from": _origin(saved),
         "The same in Python": [code(_python(saved, path, data, seed, table))],
@@ -206,8 +203,10 @@ def _data(saved: ModelFolder) -> list[str]:
     ]
 
 
-def _tested(saved: ModelFolder, data: Measurements | None, n_tables: int, seed: int) -> "SelfTest":
-    """Fit again to simulated tables, with a bar."""
+def self_tested(
+    saved: ModelFolder, data: Measurements | None, n_tables: int, seed: int
+) -> list[str]:
+    """Fit again to simulated tables, with a bar; sentences first, then the figures."""
     if data is None:
         raise ValueError("Expected a table for a self-test; got none. Name it.")
     if data.rows.limits is not None:
@@ -217,9 +216,11 @@ def _tested(saved: ModelFolder, data: Measurements | None, n_tables: int, seed: 
         )
     from deconflow.estimators import self_test
 
-    return data.rows.ask(
+    found = data.rows.ask(
         self_test, saved.estimator, n_tables=n_tables, random_state=seed, verbose=True
     )
+    lines = [paragraph(as_options(sentence)) for sentence in found.sentences()]
+    return [*lines, table(["", "found"], found.figures().items())]
 
 
 def _python(
@@ -231,12 +232,6 @@ def _python(
         return lines + CODE_WITHOUT_ROWS
     place = str(table or Path(saved.about["table"]["path"]))
     return lines + CODE_WITH_ROWS.format(table=place, seed=seed)
-
-
-def _self_test(found: "SelfTest") -> list[str]:
-    """Sentences first, then the figures."""
-    said = [paragraph(as_options(sentence)) for sentence in found.sentences()]
-    return [*said, table(["", "found"], found.figures().items())]
 
 
 def _settings(saved: ModelFolder) -> list[str]:
@@ -442,7 +437,7 @@ def _measured(rows: Rows, which: Any) -> list[str]:
 # -- pieces of HTML; whatever text goes into them is escaped --------------------------------------
 
 
-def document(title: str, beginning: Iterable[str], sections: Mapping[str, list[str]]) -> str:
+def document(title: str, beginning: Iterable[str], sections: Mapping[str, Sequence[str]]) -> str:
     """Return a whole page, which may load nothing and run nothing."""
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     lines = [f"<h1>{safe(title)}</h1>", *beginning]
