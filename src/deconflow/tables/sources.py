@@ -371,12 +371,10 @@ def _as_numpy(column: pa.ChunkedArray) -> Any:
     if pa.types.is_floating(kind):
         return column.fill_null(float("nan")).to_numpy()
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        missing, empty = column.is_null().to_numpy(), pa.scalar(0).cast(kind)
-        values = column.fill_null(empty).to_numpy()
-        if missing.any():
-            least = None if kind == pa.bool_() else np.iinfo(values.dtype).min
-            return np.ma.array(values, mask=missing, fill_value=least)
-        return values
+        missing = column.is_null().to_numpy()
+        values = column.fill_null(pa.scalar(0).cast(kind)).to_numpy()
+        least = None if kind == pa.bool_() else np.iinfo(values.dtype).min
+        return np.ma.array(values, mask=missing, fill_value=least) if missing.any() else values
     return np.array([str(_as_written(cell)) for cell in column.to_pylist()], dtype=str)
 
 
