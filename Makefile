@@ -5,7 +5,7 @@ BIN := .venv/bin
 # Some shells forbid to keep compiled modules; then every process would compile torch again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test docs-test test-all paper-test fuzz faults lint bench docs browser clean
+.PHONY: demo test docs-test core-test test-all paper-test fuzz faults lint bench docs browser clean
 
 demo: .venv/ready
 	$(BIN)/deconflow demo --output demo_output
@@ -21,6 +21,11 @@ test: .venv/ready
 # Pages and the gallery run as readers would run them; records and the release are consistent.
 docs-test: .venv/ready
 	$(PYTEST) -m "docs and not slow"
+
+# Where torch is not installed, everything but flows passes its tests all the same.
+core-test: .venv-core/ready
+	OMP_NUM_THREADS=1 .venv-core/bin/python -m pytest -n auto --dist loadfile \
+		--no-loadscope-reorder -m "not slow and not docs" tests
 
 test-all: .venv/ready
 	$(PYTEST)
@@ -59,7 +64,7 @@ browser:
 		|| echo "no chromium here: tests in a browser are skipped"
 
 clean:
-	rm -rf .venv docs/_build docs/examples demo_output
+	rm -rf .venv .venv-core docs/_build docs/examples demo_output
 
 # torch comes first and by its exact version: where there is a small CPU build, that is taken.
 # Modules are compiled when they are first imported: to compile all takes a minute, for few of them.
@@ -68,3 +73,8 @@ clean:
 	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable ".[all,test,lint]"
 	touch .venv/ready
+
+.venv-core/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-core
+	.venv-core/bin/pip install --quiet --no-compile --constraint constraints.txt --editable ".[test]"
+	touch .venv-core/ready

@@ -1,27 +1,26 @@
 """The paper's mixture of three Gaussians, with its closed forms."""
 
 import numpy as np
-import torch
-from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
+from scipy.special import logsumexp
+from scipy.stats import norm
 
-WEIGHTS = torch.full((3,), 1 / 3, dtype=torch.float64)
-MEANS = torch.tensor([[-2.0, 0.0], [0.0, -2.0], [0.0, 2.0]], dtype=torch.float64)
-COVARIANCES = torch.diag_embed(
-    torch.tensor([[0.09, 1.0], [1.0, 0.09], [1.0, 0.09]], dtype=torch.float64)
-)
+WEIGHTS = np.full(3, 1 / 3)
+MEANS = np.array([[-2.0, 0.0], [0.0, -2.0], [0.0, 2.0]])
+VARIANCES = np.array([[0.09, 1.0], [1.0, 0.09], [1.0, 0.09]])
+COVARIANCES = VARIANCES[:, :, None] * np.eye(2)
 NOISE = np.diag([0.1, 1.0])
 
 
-def truth(noise=None):
-    """The law of v, or of w if a noise covariance is given."""
-    spread = COVARIANCES if noise is None else COVARIANCES + torch.as_tensor(noise)
-    return MixtureSameFamily(Categorical(probs=WEIGHTS), MultivariateNormal(MEANS, spread))
+def log_prob(points, noise=None):
+    """Log density of v, or of w if a noise covariance is given; as ``(N,)``."""
+    spread = np.sqrt(VARIANCES if noise is None else VARIANCES + np.diag(noise))
+    each = norm.logpdf(np.asarray(points)[:, None], MEANS, spread).sum(2)
+    return logsumexp(each, axis=1, b=WEIGHTS)
 
 
 def draw(n, seed):
     """True values and measurements, each ``(n, 2)``."""
     rng = np.random.default_rng(seed)
     part = rng.integers(3, size=n)
-    sd = np.sqrt(np.diagonal(COVARIANCES.numpy(), axis1=1, axis2=2))
-    v = MEANS.numpy()[part] + sd[part] * rng.normal(size=(n, 2))
+    v = MEANS[part] + np.sqrt(VARIANCES)[part] * rng.normal(size=(n, 2))
     return v, v + np.sqrt(np.diag(NOISE)) * rng.normal(size=(n, 2))

@@ -4,7 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -49,20 +49,16 @@ def threads_at_most(n_jobs: int | None) -> Iterator[None]:
     torch = sys.modules.get("torch")
     if torch is None:
         pools = _thread_pools(False).select(user_api="openmp").info()
-        with openmp_threads(min([n_jobs, *(each["num_threads"] for each in pools)])):
-            yield
-        return
-    before = torch.get_num_threads()
-    most = min(n_jobs, before)
-    with openmp_threads(most):
-        if _threads_of_products() <= most:
-            yield
-            return
-        torch.set_num_threads(most)  # the only way after the program has called it
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
+        before = [each["num_threads"] for each in pools]
+    else:
+        before = [torch.get_num_threads()]
+    most = min([n_jobs, *before])
+    with ExitStack() as until_the_end:
+        until_the_end.enter_context(openmp_threads(most))
+        if torch is not None and _threads_of_products() > most:
+            until_the_end.callback(torch.set_num_threads, before[0])
+            torch.set_num_threads(most)  # the only way after the program has called it
+        yield
 
 
 def openmp_threads(count: int) -> AbstractContextManager[object]:

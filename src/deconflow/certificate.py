@@ -1,21 +1,75 @@
 """The certificate: what a fit can say of itself, as numbers; words are made where it is shown.
 
-Nothing here needs a library, so that a saved certificate is shown at once.
+Nothing here needs a library, so that a saved certificate is shown at once. The words of findings
+come from their checks, the files in :mod:`deconflow.trust.checks`.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from deconflow.findings import Finding
-
 LOWEST_EFFICIENCY, LOW_EFFICIENCY = 0.02, 0.1
 LARGEST_K, MOST_ABOVE = 0.7, 0.1
-LARGEST_GAP = 0.1
-LOWEST_REFRESH = 0.05
+LARGEST_GAP, LOWEST_REFRESH = 0.1, 0.05
 #: The share of right fits that may get a caution, over all checks that have a p-value. It is small
 #: because far out, where verdicts are made, p-values are rougher than they are near one half.
 FALSE_ALARMS = 0.01
 LOW_SIZE, MOST_ROUGH = 10, 0.05
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check has found.
+
+    Attributes
+    ----------
+    check : str
+        Its key in :data:`deconflow.trust.CHECKS`.
+    p : float or None
+        Probability of so large a deviation if model, noise and rows are right; None if the check
+        cannot tell. It is 0 or 1 for a check that counts.
+    gain : float
+        By how much the log-likelihood of the rows looked at would rise with the cause it names.
+    columns : tuple of str
+        The columns that stand out most.
+    numbers : dict of float
+        What else was measured.
+    reason : str
+        Why it cannot tell; empty if it can.
+    explains : bool
+        Whether it explains better than any other check what another one has objected to.
+    kind : str
+        ``"count"``, ``"rows"``, ``"noise"``, or ``"fit"`` for one that finds something wrong, but
+        not what.
+    name, meaning : str
+        What it looks at, and how to read its figure.
+    figure : str
+        What was measured, or why nothing was.
+    caution : str
+        What is wrong and what to do about it, if the p-value is small.
+    """
+
+    check: str = ""
+    p: float | None = None
+    gain: float = 0.0
+    columns: tuple[str, ...] = ()
+    numbers: dict[str, float] = field(default_factory=dict)
+    reason: str = ""
+    explains: bool = False
+    kind: str = "rows"
+    name: str = ""
+    meaning: str = ""
+    figure: str = ""
+    caution: str = ""
+
+    @property
+    def where(self) -> str:
+        """The columns that stand out, in a sentence."""
+        return " and ".join(self.columns)
+
+    @property
+    def tested(self) -> bool:
+        """Whether a statistical test was made."""
+        return self.p is not None and self.kind != "count"
 
 
 @dataclass(frozen=True)
@@ -65,7 +119,7 @@ class Certificate:
     fitted_of: int | None = None
     converged: bool | None = None
     posterior_size: tuple[float, float] | None = None
-    findings: tuple[Finding, ...] = field(default_factory=tuple)
+    findings: tuple[Finding, ...] = ()
 
     @property
     def warnings(self) -> list[str]:
@@ -165,14 +219,18 @@ class Certificate:
         elif not found and (self.held_out is not None or self.findings):
             found.append("No reason for doubt was found.")
         if self.fitted is not None:
-            found.append(self._about_fitted())
+            all_rows = self.fitted_of in (None, self.fitted_rows)
+            which = "" if all_rows else f" of the {self.fitted_of}, taken at random"
+            found.append(
+                f"Mean log p(w) of {self.fitted_rows} fitted rows{which}: {self.fitted:.4f} +- "
+                f"{self.fitted_error:.4f} (that of rows not fitted is lower)."
+            )
         if self.converged is False:
             found.append("The fit did not converge: raise max_iter.")
         if self.posterior_size is not None:
             median, rough = self.posterior_size
-            usable = "can be used"
-            if rough >= MOST_ROUGH:
-                usable = "are rough in many rows: try another method"
+            many = rough >= MOST_ROUGH
+            usable = "are rough in many rows: try another method" if many else "can be used"
             found.append(
                 f"Effective sample size of posteriors: median {median:.0f}, below {LOW_SIZE} in "
                 f"{rough:.0%} of rows; they {usable}."
@@ -183,11 +241,3 @@ class Certificate:
         """Say it in a few lines: figures, then sentences."""
         lines = [f"{name:<24}{value}" for name, value in self.figures().items()]
         return "\n".join(lines + self.sentences())
-
-    def _about_fitted(self) -> str:
-        some = self.fitted_of is not None and self.fitted_of != self.fitted_rows
-        which = f" of the {self.fitted_of}, taken at random" if some else ""
-        return (
-            f"Mean log p(w) of {self.fitted_rows} fitted rows{which}: {self.fitted:.4f} +- "
-            f"{self.fitted_error:.4f} (that of rows not fitted is lower)."
-        )

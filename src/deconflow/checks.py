@@ -1,4 +1,4 @@
-"""Checks shared by everything that takes arrays from users."""
+"""Arrays: checks of what users pass, and functions for numpy and torch alike."""
 
 import contextlib
 import datetime
@@ -7,13 +7,20 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+from array_api_compat import (
+    array_namespace,
+    device,
+    is_numpy_array,
+    is_torch_array,
+)
 from numpy.typing import ArrayLike
+from scipy import special
 
 from deconflow._types import AnyArray, Array
-from deconflow.arrays import as_array, is_torch_array
 
 #: Sizes of values beyond which squares overflow, or vanish.
 LARGEST, SMALLEST = 1e152, 1e-152
@@ -24,6 +31,8 @@ def as_floats(values: ArrayLike, name: str) -> Array:
 
     Masked cells become NaN.
     """
+    if type(values) is np.ndarray and values.dtype == np.float64:
+        return values
     values = unmasked(values, name)
     if hasattr(values, "toarray"):
         raise TypeError(f"Expected {name} as a dense array; got a sparse one. Call its .toarray().")
@@ -44,11 +53,12 @@ def as_floats(values: ArrayLike, name: str) -> Array:
 
 def as_parameter(values: ArrayLike, name: str) -> Array:
     """Turn a parameter of a law into an array; a law keeps no names, so tables are refused."""
-    columns = [str(column) for column in getattr(values, "columns", [])]
+    columns = getattr(values, "columns", [])
     if len(columns) > 1:
         raise TypeError(
             f"Expected plain numbers as {name}, in the order of the columns of w; got a table of "
-            f"{', '.join(columns)}, whose names a law does not keep. Pass its .to_numpy()."
+            f"{', '.join(map(str, columns))}, whose names a law does not keep. "
+            "Pass its .to_numpy()."
         )
     return as_floats(values, name)
 
@@ -82,8 +92,8 @@ def refuse_odd_cells(values: Any, name: str) -> None:
     for number, array in _parts(values):
         kind, fields = array.dtype.kind, array.dtype.names
         what = {"b": "booleans", "M": "dates", "m": "times"}.get(kind)
+        where = "" if number is None else f" in column {number}"
         if what is not None:
-            where = "" if number is None else f" in column {number}"
             raise TypeError(
                 f"Expected numbers in {name}; got {what}{where}. Convert them by .astype(float)."
             )
@@ -101,11 +111,13 @@ def refuse_odd_cells(values: Any, name: str) -> None:
 def _refuse_odd_cell(cell: Any, position: tuple[int, ...], name: str) -> None:
     where = f" at {place(position)}" if position else ""
     if isinstance(cell, str | bytes):
-        if not _reads_as_number(cell):
+        try:
+            float(cell)
+        except ValueError as error:
             raise ValueError(
                 f"Expected numbers in {name}; got {np.array(cell).item()!r}{where}. "
                 "Convert the text, or use NaN for a missing value."
-            )
+            ) from error
     elif isinstance(cell, list | tuple | np.ndarray) and position:
         raise ValueError(
             f"Expected a rectangular array of numbers as {name}; got {len(cell)} values{where}."
@@ -160,21 +172,33 @@ def first_bad(bad: Any) -> tuple[int, ...] | None:
     return tuple(int(i) for i in np.unravel_index(int(flags.argmax()), flags.shape))
 
 
+def refuse_where(bad: Any, expected: str, got: Any, advice: str = "") -> None:
+    """Raise for the first cell that is bad: ``got`` is what is there, or the array of values."""
+    position = first_bad(bad)
+    if position is not None:
+        found = got if isinstance(got, str) else f"{got[position]:g}"
+        where = f"{'in' if len(position) == 1 else 'at'} {place(position)}"
+        raise ValueError(f"Expected {expected}; got {found} {where}. {advice}".rstrip())
+
+
 def refuse_extremes(name: str, values: Array) -> None:
     """Raise for values whose squares overflow."""
-    too_large: Any = (values > LARGEST) | (values < -LARGEST)  # no second array of numbers
-    position = first_bad(too_large)
-    if position is not None:
+    refuse_where(
+        (values > LARGEST) | (values < -LARGEST),  # no second array of numbers
+        f"{name} of at most {LARGEST:g} in size",
+        values,
+        "Change the units, or leave such a value out.",
+    )
+
+
+def check_integer(name: str, value: Any, minimum: int, maximum: float = np.inf) -> None:
+    """Raise unless ``value`` is a whole number of at least ``minimum``, and at most ``maximum``."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or not minimum <= value <= maximum:
+        most = f" and at most {maximum}" if maximum < np.inf else ""
         raise ValueError(
-            f"Expected {name} of at most {LARGEST:g} in size; got {values[position]:g} at "
-            f"{place(position)}. Change the units, or leave such a value out."
+            f"Expected {name} as a whole number of at least {minimum}{most}; got {value!r}."
         )
-
-
-def check_integer(name: str, value: Any, minimum: int) -> None:
-    """Raise unless ``value`` is a whole number of at least ``minimum``."""
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < minimum:
-        raise ValueError(f"Expected {name} as a whole number of at least {minimum}; got {value!r}.")
 
 
 def check_number(
@@ -189,10 +213,12 @@ def check_number(
 
 def check_seed(random_state: Any) -> None:
     """Raise unless ``random_state`` is what scikit-learn takes for one."""
-    if random_state is None or isinstance(random_state, np.random.RandomState):
-        return
     whole = isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool)
-    if not whole or not 0 <= random_state < 2**32:
+    if not (
+        random_state is None
+        or isinstance(random_state, np.random.RandomState)
+        or (whole and 0 <= random_state < 2**32)
+    ):
         raise ValueError(
             "Expected random_state as None, a whole number from 0 to 2**32 - 1, or a numpy "
             f"RandomState; got {random_state!r}."
@@ -222,9 +248,61 @@ def _without_na(values: Any) -> Any:
     return values
 
 
-def _reads_as_number(cell: str | bytes) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+# -- numpy and torch ---------------------------------------------------------------------------
+
+
+def special_of(xp: ModuleType) -> Any:
+    """Special functions of a namespace: those of scipy and torch have the same names."""
+    return getattr(xp, "special", special)
+
+
+def like(a: Any, v: Any) -> Any:
+    """Array ``a`` in the language and place of ``v``; floats get its precision."""
+    if not is_torch_array(v):
+        return as_array(a) if is_torch_array(a) else a
+    a = array_namespace(v).as_tensor(a)
+    return a.to(dtype=v.dtype if a.is_floating_point() else None, device=device(v))
+
+
+def moved(a: Any, dtype: Any = None, place: Any = None) -> Any:
+    """Array as a tensor on a device; floats in this precision, None for their own."""
+    if not (is_numpy_array(a) or is_torch_array(a)):
+        return a
+    import torch
+
+    if is_numpy_array(a) and not (a.flags.writeable and all(s >= 0 for s in a.strides)):
+        a = a.copy()
+    tensor = torch.as_tensor(a)
+    return tensor.to(dtype=dtype if tensor.is_floating_point() else None, device=place)
+
+
+def as_array(a: Any) -> Array:
+    """Array of numpy, floats in double precision."""
+    if is_torch_array(a):
+        a = a.detach().cpu().numpy()
+    return a.astype(np.float64, copy=False) if a.dtype.kind == "f" else a
+
+
+def diagonals(values: Any) -> Any:
+    """Square matrices ``(..., D, D)`` with these values ``(..., D)`` on their diagonals."""
+    xp = array_namespace(values)
+    return values[..., None] * xp.eye(values.shape[-1], dtype=values.dtype, device=device(values))
+
+
+def solve_lower(factor: Any, columns: Any) -> Any:
+    """Solve ``L x = b`` for lower triangular ``(..., M, M)`` and columns ``(..., M, K)``."""
+    if not is_torch_array(factor):
+        return np.linalg.solve(factor, columns)
+    return array_namespace(factor).linalg.solve_triangular(factor, columns, upper=False)
+
+
+def log_sum_exp(x: Any) -> Any:
+    """Logarithm of a sum of exponentials over the last axis."""
+    return x.logsumexp(-1) if is_torch_array(x) else special.logsumexp(x, axis=-1)
+
+
+def take(a: Any, rows: Any) -> Any:
+    """Rows of an array, by an index in either language; None stays None."""
+    if a is None:
+        return None
+    return a[as_array(rows) if is_torch_array(rows) and not is_torch_array(a) else rows]

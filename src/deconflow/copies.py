@@ -134,22 +134,16 @@ def _columns(data: Observations) -> list[Array]:
     """All numbers of a row, NaN where a value is missing, without columns that say nothing."""
     parts: list[Any] = [data.measured()]
     if not data.noise.shared:
-        parts += _law(data)
+        seen = True if data.observed is None else data.observed
+        parts.append(np.where(seen, data.noise.mean(), 0.0))
+        if data.noise.independent:
+            parts.append(np.where(seen, np.sqrt(data.noise.variance()), 1.0))
+        else:
+            parts.append(data.noise.cholesky().reshape(len(data), -1))
     if data.projection is not None:
         parts.append(data.projection.reshape(len(data), -1))
     columns = [column + 0.0 for part in parts for column in part.T]  # no negative zeros
     return [each for each in columns if (each != each[0]).any() and not np.isnan(each).all()]
-
-
-def _law(data: Observations) -> list[Array]:
-    """Widths and means of the noise, ones and zeros where nothing was measured."""
-    mean, widths = data.noise.mean(), np.sqrt(data.noise.variance())
-    if not data.noise.independent:
-        widths = data.noise.cholesky().reshape(len(data), -1)
-    elif data.observed is not None:
-        mean = np.where(data.observed, mean, 0.0)
-        widths = np.where(data.observed, widths, 1.0)
-    return [mean, widths]
 
 
 def _codes(columns: Sequence[AnyArray], n_rows: int) -> IntArray:
@@ -213,20 +207,15 @@ def _cells(column: Array) -> Array | None:
     if (~same).sum() < FEWEST:
         steps = (~same).astype(np.float64)
     else:
-        steps = np.zeros(len(gaps))
-        steps[~same] = _steps(gaps[~same], _single_precision(values)[1:][~same])
+        steps, single = np.zeros(len(gaps)), values.astype(np.float32)
+        finest = np.spacing(np.abs(single)).astype(np.float64) * bool((single == values).all())
+        steps[~same] = _steps(gaps[~same], finest[1:][~same])
         on_grid = np.append(steps, 0.0) < FAR
         if counts[on_grid].sum() < 0.5 * counts.sum():
             return None
     cells = np.full(len(column), -10.0 * FAR)
     cells[~missing] = np.append(0.0, np.cumsum(steps))[which]
     return cells
-
-
-def _single_precision(values: Array) -> Array:
-    """Return the steps of single precision, if the values have come from there; else zeros."""
-    single = values.astype(np.float32)
-    return np.spacing(np.abs(single)).astype(np.float64) * bool((single == values).all())
 
 
 def _steps(gaps: Array, finest: Array) -> Array:

@@ -27,14 +27,13 @@ def need(module: str, why: str = "tables need it") -> Any:
         raise ModuleNotFoundError(
             f"Expected {package} to be installed, because {why}; got none. "
             f"Run: pip install {BROUGHT_BY.get(package, TABLES)}",
-            name=module,
+            name=error.name,  # that of a package which it imports, if that is missing
         ) from error
 
 
 def need_flows() -> None:
     """Raise unless flows can be trained and used."""
-    for module in ("torch", "zuko"):
-        need(module, "flows need it")
+    need("zuko", "flows need it")
 
 
 def of_flows(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
@@ -51,5 +50,4 @@ def of_flows(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
 
 def need_plots() -> None:
     """Raise unless pictures can be drawn."""
-    for module in ("matplotlib", "corner"):
-        need(module, "pictures need it")
+    need("corner", "pictures need it")

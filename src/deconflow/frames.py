@@ -5,23 +5,27 @@ of these; what cannot be told is refused.
 """
 
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from deconflow._types import Array, BoolArray
-from deconflow.carried_errors import parted
-from deconflow.checks import as_floats, refuse_odd_cells, warn_caller
+from deconflow.checks import as_floats, place, refuse_odd_cells, warn_caller
 from deconflow.extras import need
-from deconflow.noise import gaussian
+from deconflow.noise import GaussianNoise, from_samples, gaussian
 from deconflow.tables import conversion, error_columns, independent_noise, one_sign
 
 Units = list[str | None]
+#: Texts of cells that are missing, among numbers of uncertainties.
+MISSING = ("None", "nan", "<NA>")
 
 
 def plain_tables(w: Any, noise: Any, label: str = "w") -> tuple[Any, Any]:
     """Bring tables into forms that scikit-learn reads, errors in the order and units of ``w``."""
+    if all(type(each) is np.ndarray and each.dtype.kind == "f" for each in (w, noise)):
+        return w, noise
     units, (w, noise) = column_units(w), parted(w, noise, label)
     w = plain_table(w, label)
     if len(w.shape) != 2:  # refused by whoever asked
@@ -35,10 +39,8 @@ def plain_tables(w: Any, noise: Any, label: str = "w") -> tuple[Any, Any]:
     if (errors or by_row) and not shared:
         refuse_other_rows(w, noise, "noise", label)
     if errors and names:
-        bars = _pairs(names, errors)
-        factors = _factors(names, units, bars, dict(zip(errors, noise_units or [], strict=False)))
         missing = np.zeros((1, dim), dtype=bool) if shared else np.isnan(as_floats(w, label))
-        lower, upper = _bars(noise, bars, missing, factors)
+        lower, upper = _bars(noise, missing, names, errors, units, noise_units)
         return w, independent_noise(*((lower[0], upper[0]) if shared else (lower, upper)))
     _refuse_other_labels(w, noise)
     if errors or noise_units:
@@ -221,35 +223,29 @@ def _pairs(names: list[str], available: list[str]) -> list[tuple[str, str]]:
 
 def _bars(
     noise: Any,
-    bars: list[tuple[str, str]],
     missing: BoolArray,
-    factors: dict[tuple[int, str], float],
-) -> tuple[Array, Array]:
-    """Lower and upper errors ``(N, D)``, one where there is no value, as in the program."""
-    lower, upper = np.ones(missing.shape), np.ones(missing.shape)
-    for d, (low, high) in enumerate(bars):
-        seen = ~missing[:, d]
-        below, above = (as_floats(noise[column], "noise") for column in (low, high))
-        if low != high:
-            below = one_sign(below, seen, low)[0]
-        lower[seen, d] = below[seen] * factors.get((d, low), 1.0)
-        upper[seen, d] = above[seen] * factors.get((d, high), 1.0)
-    return lower, upper
-
-
-def _factors(
     names: list[str],
+    errors: list[str],
     units: Units | None,
-    bars: list[tuple[str, str]],
-    noise_units: dict[str, str | None],
-) -> dict[tuple[int, str], float]:
-    """By how much to multiply errors; those without a unit are taken in that of their column."""
-    factors: dict[tuple[int, str], float] = {}
-    for d, (name, both) in enumerate(zip(names, bars, strict=True)):
-        for column in {*both} & {*noise_units}:
+    noise_units: Units | None,
+) -> tuple[Array, Array]:
+    """Lower and upper errors ``(N, D)``, one where there is no value, as in the program.
+
+    Those without a unit are taken in the unit of their column.
+    """
+    lower, upper = np.ones(missing.shape), np.ones(missing.shape)
+    unit_of = dict(zip(errors, noise_units or [], strict=False))
+    for d, (low, high) in enumerate(_pairs(names, errors)):
+        seen = ~missing[:, d]
+        sizes = {each: as_floats(noise[each], "noise") for each in (low, high)}
+        if low != high:
+            sizes[low] = one_sign(sizes[low], seen, low)[0]
+        for column in [each for each in sizes if each in unit_of]:
             wanted = units[d] if units else None
-            factors[d, column] = _factor(noise_units[column], wanted, 1, column, name)
-    return factors
+            factor = _factor(unit_of[column], wanted, 1, column, names[d])
+            sizes[column] = sizes[column] * factor
+        lower[seen, d], upper[seen, d] = sizes[low][seen], sizes[high][seen]
+    return lower, upper
 
 
 def _factor(unit: str | None, wanted: str | None, power: int, column: str, name: str) -> float:
@@ -293,3 +289,105 @@ def _covariance(noise: Any, names: list[str]) -> Any:
             f"got one of {', '.join(noise.columns)}."
         )
     return gaussian(covariance=as_floats(noise.loc[names, names], "noise"))
+
+
+# -- values that carry their errors ------------------------------------------------------------
+
+
+def parted(w: Any, noise: Any, label: str = "w") -> tuple[Any, Any]:
+    """Split values that carry their errors into plain values and noise; others stay as they are.
+
+    Draws of astropy are taken as draws of posteriors under a flat prior.
+    """
+    numbers = _numbers(w)
+    draws: Any = _draws(w, label) if numbers is None else None
+    if draws is None and numbers is None:
+        return w, noise
+    if noise is not None:
+        raise ValueError(
+            f"Expected no noise with values in {label} that carry their errors; got both. Leave "
+            "out noise."
+        )
+    values, law = from_samples(draws) if numbers is None else _gaussian(numbers, label)
+    if hasattr(w, "colnames"):
+        return type(w)(values, names=w.colnames), law
+    if hasattr(w, "iloc"):
+        w = w.to_frame() if hasattr(w, "to_frame") else w
+        return type(w)(values, index=w.index, columns=w.columns), law
+    return type(w)(values, schema=w.columns) if hasattr(w, "columns") else values, law
+
+
+def _draws(w: Any, label: str) -> Array | None:
+    """Return draws ``(N, K, D)`` of a distribution, or of a table with distributions."""
+    table = hasattr(w, "colnames")
+    found: list[Any] = [
+        _samples(column) for column in ([w[name] for name in w.colnames] if table else [w])
+    ]
+    if all(each is None for each in found):
+        return None
+    shapes = [None if each is None else each.shape for each in found]
+    whole = found[0] if not table else np.stack(found, -2) if len({*shapes}) == 1 else None
+    if whole is None or whole.ndim not in (2, 3):
+        raise ValueError(
+            f"Expected {label} as a distribution of shape (N,) or (N, D), or a table with one of "
+            f"shape (N,) in every column, all with as many draws; got draws of shapes {shapes}."
+        )
+    return np.moveaxis(whole if whole.ndim == 3 else whole[:, None], -1, 1)
+
+
+def _samples(column: Any) -> Array | None:
+    """Return draws ``(..., K)`` of a distribution; a table keeps a plain one in its own form."""
+    if hasattr(column, "distribution") and hasattr(column, "n_samples"):
+        column = getattr(column.distribution, "value", column.distribution)
+    elif getattr(getattr(column, "dtype", None), "names", None) == ("samples",):
+        column = np.asarray(column)["samples"]["sample"]
+    else:
+        return None
+    return np.asarray(column, dtype=np.float64)
+
+
+def _numbers(w: Any) -> Any:
+    """Return cells ``(N, D)`` among which there are numbers of uncertainties."""
+    table = hasattr(w, "to_numpy")
+    if "uncertainties" not in sys.modules or not (table or isinstance(w, np.ndarray | list)):
+        return None
+    from uncertainties import UFloat
+
+    try:
+        cells = w.to_numpy() if table else np.asarray(w)
+    except (TypeError, ValueError, RuntimeError):  # ragged, or no numbers: refused later
+        return None
+    if not any(isinstance(cell, UFloat) for cell in cells.flat if cells.dtype.kind == "O"):
+        return None
+    return cells[:, None] if cells.ndim == 1 else cells
+
+
+def _gaussian(cells: Any, label: str) -> tuple[Array, GaussianNoise]:
+    """Return values and their noise, with the correlations between columns of a row."""
+    from uncertainties import UFloat, covariance_matrix
+
+    values, sd = np.full(cells.shape, np.nan), np.ones(cells.shape)
+    for position, cell in np.ndenumerate(cells):
+        if isinstance(cell, UFloat):
+            values[position], sd[position] = cell.nominal_value, cell.std_dev
+        elif str(cell) not in MISSING:
+            raise ValueError(
+                f"Expected every value in {label} with its error, as ufloat(value, error) has it; "
+                f"got {cell!r} at {place(position)}. Use ufloat(value, 0) for an exact one."
+            )
+    sd[np.isnan(values)] = 1.0
+    covariance = np.square(sd)[:, None] * np.eye(cells.shape[1])
+    owner: dict[Any, int] = {}
+    for row, numbers in enumerate(cells):
+        seen = np.flatnonzero(~np.isnan(values[row]))
+        covariance[row, seen[:, None], seen] = covariance_matrix(numbers[seen])
+        derivatives = [pair for cell in numbers[seen] for pair in cell.derivatives.items()]
+        for source in {source for source, slope in derivatives if slope and source.std_dev}:
+            if owner.setdefault(source, row) != row:
+                raise ValueError(
+                    f"Expected rows of {label} whose errors are independent; got rows "
+                    f"{owner[source]} and {row}, which share one. Pass unumpy.nominal_values(w) "
+                    "and noise=unumpy.std_devs(w) to take them as independent."
+                )
+    independent = (covariance == covariance * np.eye(cells.shape[1])).all()
+    return values, gaussian(sd=sd) if independent else gaussian(covariance=covariance)

@@ -290,26 +290,17 @@ def mix(mixtures: Sequence[GaussianMixture], shares: ArrayLike | None = None) ->
 
 
 def stack(parts: Sequence[GaussianMixture]) -> GaussianMixture:
-    """Put the rows of batches one after another; who has fewer components gets empty ones."""
-    most = max(part.n_components for part in parts)
-    padded = [_padded(part, most) for part in parts]
-    return GaussianMixture(
-        np.concatenate([part.weights for part in padded]),
-        np.concatenate([part.means for part in padded]),
-        np.concatenate([part.covariances for part in padded]),
-    )
+    """Put the rows of batches one after another.
 
-
-def _padded(mixture: GaussianMixture, most: int) -> GaussianMixture:
-    """Add components of weight zero, copies of the first."""
-    missing = most - mixture.n_components
-    if missing == 0:
-        return mixture
-    index = np.r_[np.arange(mixture.n_components), np.zeros(missing, int)]
-    weights = mixture.weights[..., index]
-    weights[..., mixture.n_components :] = 0.0
+    Where there are fewer components, copies of the first are added, with a weight of zero.
+    """
+    most = np.arange(max(part.n_components for part in parts))
+    index = [np.where(most < part.n_components, most, 0) for part in parts]
+    pairs = list(zip(parts, index, strict=True))
     return GaussianMixture(
-        weights, mixture.means[..., index, :], mixture.covariances[..., index, :, :]
+        np.concatenate([part.weights[:, i] * (i == most) for part, i in pairs]),
+        np.concatenate([part.means[:, i] for part, i in pairs]),
+        np.concatenate([part.covariances[:, i] for part, i in pairs]),
     )
 
 
@@ -325,8 +316,6 @@ def _picked(weights: Array, u: Array) -> IntArray:
     """Component of each uniform number ``(*B, n)``, by weights ``(*B, K)``."""
     edges = np.cumsum(weights, axis=-1)
     edges /= edges[..., -1:]
-    if weights.ndim == 1:
-        return edges.searchsorted(u, side="right").clip(max=len(edges) - 1)
     # All rows in one search: row i owns the numbers from i to i + 1.
     row = np.arange(edges[..., 0].size).reshape(*edges.shape[:-1], 1)
     found = (edges + row).ravel().searchsorted((u + row).ravel(), side="right").reshape(u.shape)

@@ -1,7 +1,7 @@
 r"""Observations: what was measured, with its noise, checked once."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -10,10 +10,28 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deconflow._types import Array, BoolArray, IntArray
-from deconflow.arrays import array_namespace, as_array, diagonals, is_torch_array, like, moved, take
-from deconflow.checks import as_floats, check_integer, first_bad, place, refuse_extremes
-from deconflow.frames import limit_flags, plain_tables, refuse_other_rows
-from deconflow.labels import Labels
+from deconflow.checks import (
+    array_namespace,
+    as_array,
+    as_floats,
+    check_integer,
+    diagonals,
+    first_bad,
+    is_torch_array,
+    like,
+    moved,
+    refuse_extremes,
+    refuse_where,
+    take,
+)
+from deconflow.frames import (
+    Units,
+    column_names,
+    column_units,
+    limit_flags,
+    plain_tables,
+    refuse_other_rows,
+)
 from deconflow.noise import (
     FreeErrors,
     GaussianNoise,
@@ -31,6 +49,79 @@ ARRAYS = ("w", "observed", "projection", "weights", "groups", "given")
 
 class OutOfReachError(ValueError):
     """A measurement to which the model gives no density at all."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels that go with measurements, so that results can carry them.
+
+    Attributes
+    ----------
+    names : tuple of str or None
+        Names of the measured columns.
+    units : list or None
+        Their units, None for those without.
+    kind : type
+        The type of the table.
+    index
+        The index of a pandas table.
+    header
+        The table without its rows, for scikit-learn.
+    noise_given : bool
+        Whether noise was given, or the values were taken as exact for want of it.
+    of_table : bool
+        Whether the names are those of a table, and not given with an array.
+    limits_given : bool
+        Whether it was said which values are limits, though it may be none of these.
+    """
+
+    names: tuple[str, ...] | None = None
+    units: Units | None = None
+    kind: type = object
+    index: Any = None
+    header: Any = None
+    noise_given: bool = True
+    of_table: bool = False
+    limits_given: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        table: Any,
+        plain: Any,
+        names: Sequence[str] | None,
+        *,
+        noise_given: bool,
+        limits_given: bool,
+    ) -> "Labels":
+        """Take the labels of a table, and of the plain one that it was turned into.
+
+        ``names`` are those of an array, which has none.
+        """
+        in_table = column_names(plain)
+        own = in_table if names is None else names
+        pandas = type(table).__module__.split(".")[0] == "pandas"
+        return cls(
+            None if own is None else tuple(str(name) for name in own),
+            column_units(table),
+            type(table),
+            table.index if pandas else None,
+            plain[:0],
+            noise_given,
+            in_table is not None,
+            limits_given,
+        )
+
+    def __getitem__(self, rows: Any) -> "Labels":
+        if self.index is None:
+            return self
+        return replace(
+            self, index=self.index[rows if isinstance(rows, slice) else np.asarray(rows)]
+        )
+
+    def measured(self, count: int) -> list[str]:
+        """Return names of the measured columns, ``w0, w1, ...`` where they have none."""
+        return list(self.names or (f"w{d}" for d in range(count)))
 
 
 @dataclass(frozen=True)
@@ -118,10 +209,8 @@ class Observations:
         (2, 2)
         """
         w, noise = plain_tables(w, noise)
-        if weights is not None:
-            weights = check_weights(w, weights, "weights")
-        if groups is not None:
-            groups = check_groups(w, groups)
+        weights = None if weights is None else check_weights(w, weights, "weights")
+        groups = None if groups is None else check_groups(w, groups)
         if limits is not None:
             noise = limited(noise, limit_flags(w, limits))
         w = check_measured(w, "w")
@@ -134,7 +223,7 @@ class Observations:
             w, noise = noise.read(w)
         observed = ~np.isnan(w) if np.isnan(w).any() else None
         law = as_noise(noise, w.shape[0], w.shape[1], observed)
-        checked = _checked_projection(projection, w.shape)
+        checked = None if projection is None else _checked_projection(projection, w.shape)
         for name, values in (("w", w), ("noise", noise_sizes(law)), ("projection", checked)):
             if values is not None:
                 refuse_extremes(name, values)
@@ -192,7 +281,8 @@ class Observations:
     @property
     def names(self) -> list[str]:
         """Names of the true columns."""
-        return self.labels.true(self.latent_dim, projected=self.projection is not None)
+        own = self.labels.names if self.projection is None else None
+        return list(own or (f"v{d}" for d in range(self.latent_dim)))
 
     @property
     def dim(self) -> int:
@@ -246,12 +336,9 @@ class Observations:
         xp, noise = array_namespace(self.w), self.noise.features()
         noise = xp.broadcast_to(noise, (len(self), noise.shape[-1]))
         seen = 1.0 + 0 * self.w if self.observed is None else like(1.0 * self.observed, self.w)
-        parts = [self.w, noise, seen]
-        if self.projection is not None:
-            parts.append(self.projection.reshape(len(self), -1))
-        if self.noise.flags is not None:
-            parts.append(self.noise.flags)
-        return xp.concat(parts, axis=-1)
+        R = None if self.projection is None else self.projection.reshape(len(self), -1)
+        parts = (self.w, noise, seen, R, self.noise.flags)
+        return xp.concat([part for part in parts if part is not None], axis=-1)
 
     def weighed(self, weights: Array) -> Self:
         """Return the same rows with other weights, divided by their mean."""
@@ -261,9 +348,8 @@ class Observations:
         """Leave the rows of weight zero out."""
         if self.weights is None:
             return self
-        positive = self.weights > 0
-        weights = self.weights[positive]
-        return replace(self[positive], weights=weights / weights.mean())
+        some = self[self.weights > 0]
+        return some.weighed(some.weights)
 
     def group_codes(self) -> IntArray | None:
         """Return a code for each row, from zero; None if all rows are on their own."""
@@ -292,11 +378,7 @@ class Observations:
             raise ValueError(
                 f"Expected enough rows in w to hold out {fraction:g} of them; got {len(self)} rows."
             )
-        codes = self.group_codes()
-        if codes is None:
-            return self[order[n_second:]], self[order[:n_second]]
-        numbers: Any = as_array(order)
-        held = hold_out(codes, numbers, n_second)[numbers]
+        held = hold_out(self.group_codes(), np.asarray(order), n_second)
         return self[order[~held]], self[order[held]]
 
     def chunks(self, size: int) -> Iterator[Self]:
@@ -315,7 +397,7 @@ class Observations:
         if not is_torch_array(self.w):
             return self
         own = {name: getattr(self, name) for name in ARRAYS}
-        arrays: dict[str, Any] = {n: x if x is None else as_array(x) for n, x in own.items()}
+        arrays: Any = {name: as_array(x) for name, x in own.items() if x is not None}
         return replace(self, noise=self.noise.in_numpy(), **arrays)
 
 
@@ -382,18 +464,13 @@ def check_measured(values: ArrayLike, name: str) -> Array:
     """Raise unless these are rows of finite values, or NaN, with something in every row."""
     w = as_floats(values, name)
     check_rows_and_columns(w.shape, name)
-    position = first_bad(np.isinf(w))
-    if position is not None:
-        raise ValueError(
-            f"Expected finite values in {name}, or NaN for missing ones; got inf at "
-            f"{place(position)}."
-        )
-    position = first_bad(np.isnan(w).all(1))
-    if position is not None:
-        raise ValueError(
-            f"Expected at least one measured value in every row of {name}; "
-            f"got only NaN or masked cells in {place(position)}. Drop such rows."
-        )
+    refuse_where(np.isinf(w), f"finite values in {name}, or NaN for missing ones", "inf")
+    refuse_where(
+        np.isnan(w).all(1),
+        f"at least one measured value in every row of {name}",
+        "only NaN or masked cells",
+        "Drop such rows.",
+    )
     return w
 
 
@@ -427,12 +504,8 @@ def raw_weights(w: Any, weights: ArrayLike, name: str) -> Array:
     values = as_floats(weights, name)
     if values.shape != (len(w),):
         raise ValueError(f"Expected {name} of shape ({len(w)},); got {tuple(values.shape)}.")
-    position = first_bad(~(values >= 0) | ~np.isfinite(values))
-    if position is not None:
-        raise ValueError(
-            f"Expected finite {name} of at least zero; "
-            f"got {values[position]:g} in {place(position)}."
-        )
+    bad = ~(values >= 0) | ~np.isfinite(values)
+    refuse_where(bad, f"finite {name} of at least zero", values)
     return values
 
 
@@ -449,15 +522,13 @@ def check_groups(w: Any, groups: Any, name: str = "groups") -> IntArray:
     codes: dict[Any, int] = {}
     found = np.empty(len(w), np.int64)
     for row, label in enumerate(as_list() if as_list else groups):
-        try:
-            missing = label is None or type(label).__name__ == "NAType" or label != label
-            found[row] = codes.setdefault(label, len(codes))
-        except (TypeError, ValueError) as error:
+        if not isinstance(label, Hashable):
             raise TypeError(
                 f"Expected {name} as one label for each row, a number or text; "
                 f"got {type(label).__name__} in row {row}."
-            ) from error
-        if missing:
+            )
+        found[row] = codes.setdefault(label, len(codes))
+        if label is None or type(label).__name__ == "NAType" or label != label:
             raise ValueError(
                 f"Expected a label for every row in {name}; got {label} in row {row}. "
                 "Give a row that belongs to no other a label of its own."
@@ -470,12 +541,13 @@ def seen_in_groups(seen: BoolArray, codes: IntArray) -> BoolArray:
     return np.stack([np.bincount(codes, weights=column) > 0 for column in seen.T], axis=1)
 
 
-def hold_out(codes: IntArray, order: IntArray, wanted: int) -> BoolArray:
-    """Choose groups of about so many rows to hold out: whole ones, those of the first rows first.
+def hold_out(codes: IntArray | None, order: IntArray, wanted: int) -> BoolArray:
+    """Choose about so many rows to hold out, in whole groups, those of the first rows first.
 
-    ``order`` are the numbers of the rows, by chance. Where no group is small enough, the smallest
-    is held out.
+    ``order`` are the numbers of the rows, by chance, and the result is in this order. Where no
+    group is small enough, the smallest is held out. Without codes each row is a group.
     """
+    codes = np.arange(len(order)) if codes is None else codes
     first_rows = order[np.sort(np.unique(codes[order], return_index=True)[1])]
     groups, sizes = codes[first_rows], np.bincount(codes)
     if len(groups) < 2:
@@ -489,12 +561,10 @@ def hold_out(codes: IntArray, order: IntArray, wanted: int) -> BoolArray:
             break
     if not chosen.any():
         chosen[groups[sizes[groups].argmin()]] = True
-    return chosen[codes]
+    return chosen[codes[order]]
 
 
-def _checked_projection(projection: ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
-    if projection is None:
-        return None
+def _checked_projection(projection: ArrayLike, shape: tuple[int, ...]) -> Array:
     R = as_floats(projection, "projection")
     n_rows, dim = shape
     if R.ndim == 2 and len(R) == dim:
@@ -504,7 +574,5 @@ def _checked_projection(projection: ArrayLike | None, shape: tuple[int, ...]) ->
             f"Expected projection of shape ({n_rows}, {dim}, D) or ({dim}, D); "
             f"got {tuple(R.shape)}."
         )
-    position = first_bad(~np.isfinite(R).all(-1))
-    if position is not None:
-        raise ValueError(f"Expected finite values in projection; got others in {place(position)}.")
+    refuse_where(~np.isfinite(R).all(-1), "finite values in projection", "others")
     return R

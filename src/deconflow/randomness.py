@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from deconflow.arrays import is_torch_array
+from deconflow.checks import array_namespace, is_torch_array
 
 if TYPE_CHECKING:
     import torch
@@ -101,29 +101,21 @@ def normal(shape: tuple[int, ...], like: Any) -> Any:
     """Standard normal numbers in the language, precision and place of an array."""
     if not is_torch_array(like):
         return own_rng().standard_normal(shape)
-    import torch
-
-    own = own_generator(like.device)
-    return torch.randn(shape, dtype=like.dtype, device=like.device, generator=own)
+    return like.new_empty(shape).normal_(generator=own_generator(like.device))
 
 
 def uniform(shape: tuple[int, ...], like: Any) -> Any:
     """Numbers between 0 and 1 in the language, precision and place of an array."""
     if not is_torch_array(like):
         return own_rng().random(shape)
-    import torch
-
-    own = own_generator(like.device)
-    return torch.rand(shape, dtype=like.dtype, device=like.device, generator=own)
+    return like.new_empty(shape).uniform_(generator=own_generator(like.device))
 
 
 def permutation(n: int, like: Any) -> Any:
     """Return the numbers below ``n`` in random order, in the language of an array."""
     if not is_torch_array(like):
         return own_rng().permutation(n)
-    import torch
-
-    return torch.randperm(n, generator=own_generator())
+    return array_namespace(like).randperm(n, generator=own_generator())
 
 
 def drawn_again() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:

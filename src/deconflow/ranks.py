@@ -79,16 +79,8 @@ def has_failed_alone() -> bool:
 
 
 def total(*arrays: Array) -> list[Array]:
-    """Return the sums of arrays over all ranks, in double precision."""
-    if world() == 1:
-        return list(arrays)
-    import torch
-
-    flat = torch.from_numpy(np.concatenate([np.ravel(each).astype(float) for each in arrays]))
-    _talk("all_reduce", flat)
-    ends = np.cumsum([np.size(each) for each in arrays])[:-1]
-    parts = np.split(flat.numpy(), ends)
-    return [part.reshape(np.shape(each)) for part, each in zip(parts, arrays, strict=True)]
+    """Return the sums of arrays over all ranks."""
+    return [np.sum(each, axis=0) for each in zip(*gathered(arrays), strict=True)]
 
 
 def add_up(numbers: "Tensor") -> None:
@@ -99,11 +91,7 @@ def add_up(numbers: "Tensor") -> None:
 
 def from_first(value: T) -> T:
     """Return the first rank's value, on all of them."""
-    if world() == 1:
-        return value
-    box = [value]
-    _talk("broadcast_object_list", box)
-    return box[0]
+    return gathered(value)[0]
 
 
 def gathered(value: T) -> list[T]:
@@ -133,13 +121,8 @@ def together(work: Callable[[], T]) -> T:
 
 def spread(work: Callable[[list[Item]], list[T]], items: list[Item]) -> list[T]:
     """Let each rank work on some of the items by itself; return the answers to all of them."""
-    count, first = world(), rank()
-
-    def here() -> list[T]:
-        with alone():
-            return work(items[first::count])
-
-    answers = gathered(together(here))
+    count, mine = world(), items[rank() :: world()]
+    answers = gathered(together(lambda: alone()(work)(mine)))
     return [answers[i % count][i // count] for i in range(len(items))]
 
 

@@ -7,8 +7,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from deconflow._types import Array
-from deconflow.arrays import like
-from deconflow.checks import LARGEST, SMALLEST, first_bad
+from deconflow.checks import LARGEST, SMALLEST, first_bad, like
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.saving import refuse
@@ -55,30 +54,18 @@ class Standardiser:
         the noise.
         """
         first = cls.powers_of_two(data)  # so that no square overflows
-        return first.then(cls._fit_usual(first.observations(data)))
-
-    @classmethod
-    def _fit_usual(cls, data: Observations) -> "Standardiser":
-        """Estimate from observations of usual sizes."""
-        moments = _Moments(data)
+        moments = _Moments(first.observations(data))
         location, variance = moments.start()
         for _ in range(ROUNDS):
             before = variance
             location, variance = moments.refine(location, variance)
             if np.allclose(variance, before, rtol=1e-10, atol=0):
                 break
-        scale = np.sqrt(variance)
-        if data.projection is None:
-            return cls(location, scale, scale.copy())
-        return cls(location, scale, moments.channel_scale(variance))
-
-    def then(self, second: "Standardiser") -> "Standardiser":
-        """Return the change to these units, and from them to others."""
-        return Standardiser(
-            self.from_standard(second.location),
-            self.scale * second.scale,
-            self.measured_scale * second.measured_scale,
-        )
+        scale = measured = np.sqrt(variance)
+        if data.projection is not None:
+            measured = moments.channel_scale(variance)
+        location = first.from_standard(location)
+        return cls(location, first.scale * scale, first.measured_scale * measured)
 
     def validate(self) -> None:
         """Raise unless these can be units: of what a file says that they are."""
@@ -107,7 +94,7 @@ class Standardiser:
             size = np.sqrt(np.square(slopes).sum((0, 1)) / used)
             latent = _powers(1.0 / np.where(size > 0, size, 1.0))
             _refuse_tiny("w over projection", latent)
-        return cls._without_shift(latent, channel)
+        return cls(np.zeros_like(latent), latent, channel)
 
     @classmethod
     def of_mixture(cls, mixture: GaussianMixture, data: Observations) -> "Standardiser":
@@ -121,21 +108,15 @@ class Standardiser:
         if data.projection is not None:
             reach = np.abs(data.projection * latent).max((0, 2))
             channel = _powers(np.where(reach > 0, reach, 1.0))
-        return cls._without_shift(latent, channel)
-
-    @classmethod
-    def _without_shift(cls, latent: Array, channel: Array) -> "Standardiser":
-        return cls(np.zeros_like(latent), latent.copy(), channel.copy())
+        return cls(np.zeros_like(latent), latent, channel)
 
     def observations(self, data: Observations) -> Observations:
         """Change the units of observations, noise and projection included."""
-        channel = self.measured_scale
-        centred = _residual(data, data.w, self.location)
-        projection = data.projection
+        channel, projection = self.measured_scale, data.projection
         if projection is not None:
             projection = projection * self.scale / channel[:, None]
-        noise = data.noise.divide(channel)
-        return replace(data, w=centred / channel, noise=noise, projection=projection)
+        w, noise = data.residual(self.location) / channel, data.noise.divide(channel)
+        return replace(data, w=w, noise=noise, projection=projection)
 
     def measuring(self, data: Observations) -> "Standardiser":
         """Return these units of the truth, with others of what is measured: the rows' signal."""
@@ -153,8 +134,7 @@ class Standardiser:
 
     def mixture_to_standard(self, mixture: GaussianMixture) -> GaussianMixture:
         """Change the units of a mixture of true values."""
-        scale = self.scale
-        return mixture.in_units(-self.location / scale, 1.0 / scale)
+        return mixture.in_units(-self.location / self.scale, 1.0 / self.scale)
 
     def mixture_from_standard(self, mixture: GaussianMixture) -> GaussianMixture:
         """Change a mixture of standardised true values back."""
@@ -176,38 +156,40 @@ class _Moments:
     """Weighted moments of all measured values ``(N, M)``, with or without a projection."""
 
     def __init__(self, data: Observations) -> None:
-        self.data = data
-        self.w = data.w - data.noise.mean()
+        self.data = replace(data, w=data.w - data.noise.mean())
         self.S = np.broadcast_to(data.noise.variance(), data.w.shape)
         seen = np.ones_like(data.w) if data.observed is None else data.observed.astype(float)
         self.count = seen if data.weights is None else seen * data.weights[:, None]
         self.R2 = None if data.projection is None else np.square(data.projection)
-        _refuse_unseen(np.isnan(self._solve(self.count, 2)))
+        position = first_bad(np.isnan(self._solve(self.count, 2)))
+        if position is not None:
+            raise ValueError(
+                "Expected every dimension to be measured in at least one row of w (of positive "
+                f"weight); got none for column {position[0]}. Drop it."
+            )
 
     def start(self) -> tuple[Array, Array]:
         """Median and squared median deviation, which no single row can move."""
         if self.R2 is None:
-            used = np.where(self.count > 0, self.w, np.nan)
+            used = np.where(self.count > 0, self.data.w, np.nan)
             location = _low_median(used)
             spread = np.square(_low_median(np.abs(used - location))) / 0.4549
             plain = np.nanmean(np.square(used - location), 0)
             return location, _positive(np.where(spread > 0, spread, plain))
         sizes = (self.R2 * self.count[..., None]).sum((0, 1)) / self.count.sum()
         reach = (self.R2 / sizes).sum(-1)
-        ratio = (np.square(self.w) / np.where(reach > 0, reach, 1.0))[self.count > 0]
-        common = _low_median(ratio) / 0.4549
-        common = common if common > 0 else ratio.mean()
+        ratio = (np.square(self.data.w) / np.where(reach > 0, reach, 1.0))[self.count > 0]
+        common = _low_median(ratio) / 0.4549 or ratio.mean()
         return np.zeros_like(sizes), _positive(common / sizes)
 
     def refine(self, location: Array, variance: Array) -> tuple[Array, Array]:
         """One round: precisions from the variance, then location and variance from those."""
         spread = self._signal(variance) + self.S
-        held = _residual(self.data, self.w, location)
         limit = FARTHEST * np.sqrt(spread)
-        held = np.clip(held, -limit, limit)
+        held = np.clip(self.data.residual(location), -limit, limit)
         relative = spread / np.exp2(np.round(np.log2(spread.min())))  # whose squares are numbers
         location = location + self._solve(self.count / relative, 1, held)
-        squares = np.square(np.clip(_residual(self.data, self.w, location), -limit, limit))
+        squares = np.square(np.clip(self.data.residual(location), -limit, limit))
         with np.errstate(over="ignore"):  # rows of infinite noise count for nothing
             counted = self.count / np.square(relative)
         total = self._solve(counted, 2, squares)
@@ -219,8 +201,7 @@ class _Moments:
         """Root mean square of each channel's signal; one for a channel never seen."""
         signal = (self._signal(variance) * self.count).sum(0)
         count = self.count.sum(0)
-        mean = signal / np.where(count > 0, count, 1.0)
-        return np.sqrt(np.where(mean > 0, mean, 1.0))
+        return np.sqrt(np.where(signal > 0, signal / np.where(count > 0, count, 1.0), 1.0))
 
     def _signal(self, variance: Array) -> Array:
         """Variance of ``R v``, ``(N, M)`` or ``(M,)``."""
@@ -251,16 +232,7 @@ class _Moments:
 
 def _low_median(values: Array) -> Array:
     """Median over the first axis, NaN left out; of an even number of values the lower middle."""
-    count = np.sum(~np.isnan(values), axis=0)
-    middle = np.maximum(count - 1, 0) // 2
-    return np.take_along_axis(np.sort(values, axis=0), np.expand_dims(middle, 0), 0)[0]
-
-
-def _residual(data: Observations, w: Array, location: Array) -> Array:
-    if data.projection is not None:
-        return w - data.projection @ location
-    r = w - location
-    return r if data.observed is None else np.where(data.observed, r, 0.0)
+    return np.nanquantile(values, 0.5, axis=0, method="lower")
 
 
 def _positive(variance: Array) -> Array:
@@ -268,15 +240,6 @@ def _positive(variance: Array) -> Array:
     usual = variance[variance > 0]
     fallback = SMALLEST_SHARE * usual.mean() if len(usual) and len(usual) < len(variance) else 1.0
     return np.where(variance > 0, variance, fallback)
-
-
-def _refuse_unseen(unseen: Any) -> None:
-    position = first_bad(unseen)
-    if position is not None:
-        raise ValueError(
-            "Expected every dimension to be measured in at least one row of w (of positive "
-            f"weight); got none for column {position[0]}. Drop it."
-        )
 
 
 def _refuse_tiny(name: str, spread: Array) -> None:
@@ -299,16 +262,14 @@ def _spread(values: Array, variance: Array) -> float:
     best = np.sort(variance)[min(BEST_FEW, len(variance)) - 1]
     good = values[variance <= FAR_LARGER * min(best, np.median(variance) / FAR_LARGER)]
     top = np.abs(values).max() or 1.0  # squares of shares of it do not overflow
-    for candidate in (
+    candidates = (
         np.median(np.abs(good - np.median(good))),
         top * (good / top).std(),
         top * (values / top).std(),
         np.sqrt(np.median(variance)),
-        np.abs(values).max(),
-    ):
-        if candidate > 0:
-            return float(candidate)
-    return 1.0
+        top,
+    )
+    return next(float(size) for size in candidates if size > 0)
 
 
 def _powers(values: Array) -> Array:

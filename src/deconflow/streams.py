@@ -19,8 +19,7 @@ from deconflow import ranks
 from deconflow._types import Array
 from deconflow.checks import check_integer
 from deconflow.extras import need
-from deconflow.labels import Labels
-from deconflow.observations import Observations, OutOfReachError
+from deconflow.observations import Labels, Observations, OutOfReachError
 from deconflow.tables import (
     Measurements,
     RowReader,
@@ -113,7 +112,7 @@ class RowStream:
 
         The next chunk is read while the caller is busy with the last.
         """
-        return (self._observed(rows) for _, rows in self._read_ahead())
+        return (rows for rows, _ in self.numbered_chunks())
 
     def numbered_chunks(self, seed: int = 0) -> Iterator[tuple[Observations, Array]]:
         """Walk through the same chunks, with a random number between 0 and 1 for each row.
@@ -121,26 +120,21 @@ class RowStream:
         A row's number depends on the seed, its file and its place there: it is the same at every
         pass, however the files are shared out.
         """
-        for (piece, first), rows in self._read_ahead():
-            numbers = row_numbers(seed, (_key(piece), first), len(rows))
-            yield self._observed(rows), numbers[rows.usable]
-
-    def _observed(self, rows: Measurements) -> Observations:
-        """Check the rows of the chunk that was read last."""
-        with self.named_errors():
-            return as_observations(rows.rows)
-
-    def _read_ahead(self) -> Iterator[tuple[tuple[str, int], Measurements]]:
-        """Read chunks that have usable rows, each with its piece and its first row there."""
-        parts = (((piece, first), self._rows(piece, first, table))
-                 for piece, first, table in self._tables())  # fmt: skip
+        parts = self._read()
         with ThreadPoolExecutor(1) as reading:
             coming = reading.submit(next, parts, None)
             while (found := coming.result()) is not None:
                 coming = reading.submit(next, parts, None)
-                self._at = found[0]
-                if len(found[1].rows):
-                    yield found
+                piece, first, _, rows = found
+                if len(rows.rows):
+                    self._at = piece, first
+                    with self.named_errors():
+                        data = as_observations(rows.rows)
+                    yield data, row_numbers(seed, piece, first, len(rows))[rows.usable]
+
+    def _rows(self, piece: str, first: int, table: "pa.Table") -> Measurements:
+        with _about(piece, first):
+            return self.reader(table, first)
 
     def named_errors(self) -> AbstractContextManager[None]:
         """Say which chunk an error is about: the one that the caller has."""
@@ -158,8 +152,7 @@ class RowStream:
         drawn = _Drawn(n_sample, seed)
         counts = ranks.together(lambda: self._count_and_draw(drawn, step))
         n_rows, n_all, weight = ranks.total(counts)[0].tolist()
-        table = drawn.chosen()
-        if n_rows < 2 or table is None:
+        if n_rows < 2:
             raise ValueError(
                 f"Expected at least 2 rows that can be used in {self.source.name}; "
                 f"got {n_rows:.0f} of {n_all:.0f}."
@@ -169,29 +162,29 @@ class RowStream:
                 f"Expected a weight above 0 in column {self.reader.weights!r} of "
                 f"{self.source.name}; got zeros only."
             )
-        sample = self.reader(table, 0).rows
+        sample = self.reader(drawn.chosen(), 0).rows
         return Overview(int(n_rows), int(n_all), weight, sample, drawn.keys[0], seed)
 
     def _count_and_draw(self, drawn: "_Drawn", step: Callable[[int], None]) -> Array:
         """Count usable rows, all rows and weights of this process, and draw from its rows."""
         counts = np.zeros(3)
-        for piece, first, table in self._tables():
-            rows = self._rows(piece, first, table)
+        for piece, first, table, rows in self._read():
             usable = rows.rows
             weight = len(usable) if usable.weights is None else usable.weights.sum()
             counts += [len(usable), len(rows), weight]
-            drawn.add(table, rows.usable, (_key(piece), first))
+            drawn.add(table, rows.usable, piece, first)
             step(len(rows))
         return counts
 
-    def _tables(self) -> "Iterator[tuple[str, int, pa.Table]]":
-        """Walk through this process's chunks, each with its piece and its first row there."""
-        largest_first = np.argsort([-_size(each) for _, each in self._pieces], kind="stable")
+    def _read(self) -> "Iterator[tuple[str, int, pa.Table, Measurements]]":
+        """Read this process's chunks, each with its piece and its first row there."""
+        sizes = [source.n_rows or source.n_bytes or 1 for _, source in self._pieces]
+        largest_first = np.argsort(-np.array(sizes), kind="stable")
         for number in sorted(largest_first[ranks.rank() :: ranks.world()]):
-            name, source = self._pieces[number]
+            piece, source = self._pieces[number]
             first = 0
             for table in source.chunks(ROWS_AT_ONCE, self.reader.needed):
-                yield name, first, table
+                yield piece, first, table, self._rows(piece, first, table)
                 first += table.num_rows
 
     @cached_property
@@ -204,10 +197,6 @@ class RowStream:
                 f"for each process; got {len(found)}. Split the table, or start fewer processes."
             )
         return found
-
-    def _rows(self, piece: str, first: int, table: "pa.Table") -> Measurements:
-        with _about(piece, first):
-            return self.reader(table, first)
 
 
 @contextmanager
@@ -236,9 +225,9 @@ class _Drawn:
         #: Rows with larger numbers have no chance any more.
         self.most = 1.0
 
-    def add(self, table: "pa.Table", usable: Any, place: tuple[int, int]) -> None:
+    def add(self, table: "pa.Table", usable: Any, piece: str, first: int) -> None:
         """Draw from a chunk's usable rows."""
-        keys = row_numbers(self.seed, place, table.num_rows)
+        keys = row_numbers(self.seed, piece, first, table.num_rows)
         chosen = np.flatnonzero(usable & (keys < self.most))
         self.keys.append(keys[chosen])
         self.tables.append(table.take(chosen))
@@ -254,38 +243,26 @@ class _Drawn:
         if len(order) == self.wanted:
             self.most = float(keys[order[-1]])
 
-    def chosen(self) -> "pa.Table | None":
+    def chosen(self) -> "pa.Table":
         """Return the rows that all processes together have drawn, in random order."""
         found = ranks.gathered((self.keys, self.tables))
         self.keys = [each for keys, _ in found for each in keys]
         self.tables = [each for _, tables in found for each in tables]
-        if not self.tables:
-            return None
         self._cut()
         return self.tables[0]
 
 
-def row_numbers(seed: int, place: tuple[int, int], n: int) -> Array:
-    """Return a random number for each row of a chunk that begins at a place of some piece."""
-    return np.random.default_rng([seed, *place]).random(n)
-
-
-def _key(piece: str) -> int:
-    return int.from_bytes(hashlib.sha256(piece.encode()).digest()[:8], "little")
-
-
-def _size(piece: Source) -> int:
-    """Return a piece's rows or, where these are not known, its bytes."""
-    return piece.n_rows or piece.n_bytes or 1
+def row_numbers(seed: int, piece: str, first: int, n: int) -> Array:
+    """Return a random number for each row of a chunk that begins at some row of a piece."""
+    key = int.from_bytes(hashlib.sha256(piece.encode()).digest()[:8], "little")
+    return np.random.default_rng([seed, key, first]).random(n)
 
 
 def as_observations(rows: Rows) -> Observations:
     """Return usable rows of a chunk, with their weights as they are."""
     data = Observations.from_arrays(rows.w, rows.noise, limits=rows.limits)
-    data = replace(data, labels=Labels(rows.names or None, limits_given="limits" in rows.facts))
-    if rows.weights is None:
-        return data
-    return replace(data, weights=rows.weights)
+    labels = Labels(rows.names or None, limits_given="limits" in rows.facts)
+    return replace(data, labels=labels, weights=rows.weights)
 
 
 def open_rows(
@@ -318,11 +295,10 @@ def open_rows(
     --------
     ``XDGMM(16).fit(open_rows("survey/", ["x", "y"]))``
     """
-    _refuse_no_list("columns", columns)
     said: Sequence[str] = _said_errors(errors, columns) if isinstance(errors, Mapping) else errors
     for argument, value in (
-        ("errors", said), ("covariances", covariances), ("correlations", correlations),
-        ("missing", missing),
+        ("columns", columns), ("errors", said), ("covariances", covariances),
+        ("correlations", correlations), ("missing", missing),
     ):  # fmt: skip
         _refuse_no_list(argument, value)
     source = open_table(path, typed=False)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from deconflow._types import Array
-from deconflow.arrays import as_array, like
+from deconflow.checks import as_array, like
 from deconflow.randomness import own_generator
 
 TAKE_A_GENERATOR: frozenset[Callable[..., Any]] = frozenset({

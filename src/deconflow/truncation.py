@@ -15,7 +15,7 @@ and Graphical Statistics 1.
 from functools import cached_property
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.special import log_ndtr, ndtri_exp
 from scipy.stats import qmc
 
 from deconflow._types import Array, BoolArray
@@ -25,7 +25,7 @@ from deconflow.mixtures import GaussianMixture
 #: error is told.
 POINTS, REPEATS = 64, 4
 TINY = 1e-300
-#: Standard deviations beyond which a law's tail is an exponential law.
+#: Standard deviations beyond which moments of a tail are those of an exponential distribution.
 FAR = 30.0
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -93,25 +93,25 @@ class CutMixture:
         row = np.arange(len(edges))[:, None]
         means, factors = self.mixture.means[row, which], self._factors[row, which]
         y = rng.uniform(size=means.shape)
-        log_weights = np.zeros(which.shape)
-        for j, d in enumerate(self.order.tolist()):
-            if j < len(self.columns):
-                y[..., j], log_share = self._next(means[..., d], factors[..., j, :], y, j, d)
-                log_weights += log_share
-            else:
-                y[..., j] = rng.standard_normal(which.shape)
+        log_weights = self._to_normal(y, means, factors)
+        for j in range(len(self.columns), len(self.order)):
+            y[..., j] = rng.standard_normal(which.shape)
         drawn = np.empty_like(means)
         drawn[..., self.order] = np.einsum("...ij,...j->...i", factors, y)
         drawn = np.clip(means + drawn, self.lower, self.upper)
         return drawn, log_weights - self._log_masses[row, which]
 
-    def _next(self, mean: Array, factor: Array, y: Array, j: int, d: int) -> tuple[Array, Array]:
-        """Draw the next standard normal from its uniform number; and log of what the cut leaves."""
-        centre = mean + np.einsum("...i,...i->...", factor[..., :j], y[..., :j])
-        size = np.maximum(factor[..., j], TINY)
-        with np.errstate(over="ignore"):
-            low, high = (self.lower[d] - centre) / size, (self.upper[d] - centre) / size
-        return cut_normal(low, high, y[..., j]), self._left(log_between(low, high), d)
+    def _to_normal(self, y: Array, means: Array, factors: Array) -> Array:
+        """Turn uniform numbers of bounded columns into normal ones; return log of what is left."""
+        log_left = np.zeros(y.shape[:-1])
+        for j, d in enumerate(self.columns.tolist()):
+            along, size = factors[..., j, :j], np.maximum(factors[..., j, j], TINY)
+            centre = means[..., d] + np.einsum("...i,...i->...", along, y[..., :j])
+            with np.errstate(over="ignore"):
+                low, high = (self.lower[d] - centre) / size, (self.upper[d] - centre) / size
+            y[..., j] = cut_normal(low, high, y[..., j])
+            log_left += self._left(log_between(low, high), d)
+        return log_left
 
     def _left(self, log_shares: Array, d: int) -> Array:
         """Leave all of values that are known."""
@@ -123,9 +123,8 @@ class CutMixture:
     @cached_property
     def _log_masses(self) -> Array:
         """Log of what the box holds of each component, ``(N, K)``."""
-        return self._one_mass() if self.one_bounded else self._by_points()
-
-    def _one_mass(self) -> Array:
+        if not self.one_bounded:
+            return self._by_points()
         d = int(self.columns[0])
         sd = np.sqrt(np.maximum(self.mixture.covariances[..., d, d], TINY))
         with np.errstate(over="ignore"):
@@ -136,10 +135,7 @@ class CutMixture:
         factors, means = self._factors[..., None, :, :], self.mixture.means[..., None, :]
         points = qmc.Sobol(len(self.columns), seed=0).random(POINTS)
         y = np.broadcast_to(points, (*factors.shape[:2], *points.shape)).copy()
-        log_p = np.zeros(y.shape[:-1])
-        for j, d in enumerate(self.columns.tolist()):
-            y[..., j], log_share = self._next(means[..., d], factors[..., j, :], y, j, d)
-            log_p += log_share
+        log_p = self._to_normal(y, means, factors)
         parts = log_p.reshape(*log_p.shape[:-1], REPEATS, -1)  # by turns of the sequence
         self._repeats = np.logaddexp.reduce(parts, axis=-1) - np.log(parts.shape[-1])
         return np.asarray(np.logaddexp.reduce(log_p, axis=-1) - np.log(POINTS))
@@ -165,21 +161,15 @@ def log_between(low: Array, high: Array) -> Array:
     low, high = np.where(flip, -high, low), np.where(flip, -low, high)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         above, below = log_ndtr(high), log_ndtr(low)
-        return np.maximum(above + np.log1p(-np.exp(below - above)), -1e300)
+        return np.fmax(above + np.log1p(-np.exp(below - above)), -1e300)
 
 
 def cut_normal(low: Array, high: Array, u: Array) -> Array:
     """Turn uniform numbers into standard normal ones between two ends."""
     flip = low > 0
     low, high = np.where(flip, -high, low), np.where(flip, -low, high)
-    a, b = ndtr(low), ndtr(high)
-    y = ndtri(np.clip(a + u * (b - a), TINY, 1 - 1e-16))
-    far = high < -FAR  # below what ndtr holds the law of y^2 is exponential, but for 1 / y^2
-    end = np.where(far, np.maximum(high, -1e150), -1.0)
-    with np.errstate(over="ignore", under="ignore"):
-        gone = -np.expm1(0.5 * (np.square(end) - np.square(np.maximum(low, -1e150))))
-        tail = -np.sqrt(np.square(end) - 2 * np.log1p(-np.clip(u, 0.0, 1 - 1e-16) * gone))
-    y = np.where(far, tail, y)
+    with np.errstate(divide="ignore"):
+        y = ndtri_exp(np.logaddexp(log_ndtr(low), np.log(u) + log_between(low, high)))
     y = np.clip(y, np.maximum(low, -1e150), np.minimum(high, 1e150))
     return np.where(flip, -y, y)
 

@@ -83,7 +83,7 @@ BAD = {
     ],
     "WaveletDeconvolver": [
         ({"level": 0}, {"w": ONE}, "level as a whole number of at least 1"),
-        ({"level": 11}, {"w": ONE}, "level of at most 10; got 11"),
+        ({"level": 11}, {"w": ONE}, "level as a whole number of at least 1 and at most 10; got 11"),
         ({}, {}, "column.* in w.*got 2. Use XDGMM"),
         ({}, {"w": np.r_[ONE, [[np.nan]]]}, "only NaN or masked cells in row 30"),
     ],

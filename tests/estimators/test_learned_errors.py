@@ -10,7 +10,7 @@ from sklearn.base import clone
 from deconflow import XDGMM, noise, observe
 from deconflow.core import Run
 from deconflow.estimators import ESTIMATORS
-from deconflow.reductions import LearnErrors
+from deconflow.reductions import Known, LearnErrors
 
 TINY = {
     "XDGMM": {"n_components": 1, "random_state": 0},
@@ -96,10 +96,10 @@ def test_replicates_are_kept_together():
     w, sd, _ = rows()
     which = np.repeat(np.arange(N // 2), 2)
     free = noise.gaussian(sd=sd, scale="fit", replicates=which)
-    data, _ = LearnErrors().prepare(observe(w, free), Run(), None)
+    data, _ = LearnErrors(Known()).prepare(observe(w, free), Run(), None)
     assert (data.group_codes() == which).all()
     own = np.arange(N)
-    data, _ = LearnErrors().prepare(observe(w, free, groups=own), Run(), None)
+    data, _ = LearnErrors(Known()).prepare(observe(w, free, groups=own), Run(), None)
     assert data.group_codes() is None  # as the caller says
 
 

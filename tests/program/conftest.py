@@ -20,6 +20,7 @@ def fitted(tmp_path_factory):
 @pytest.fixture(scope="session")
 def fitted_flow(fitted):
     """The same folder with a model of a flow, barely trained."""
+    pytest.importorskip("torch")
     settings = ("--method", "flow", "--set", "epochs=2", "--set", "hidden=16", "-q")
     succeed("fit", fitted / "stars.csv", "-c", "x,y", "-o", fitted / "flow", *settings)
     return fitted

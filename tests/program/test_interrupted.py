@@ -1,5 +1,6 @@
 """A fit that is stopped leaves nothing half written, and goes on to the same result."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -12,7 +13,9 @@ from program.running import run, succeed
 
 from deconflow import XDGMM, DeconvolvingKDE, FlowDeconvolver
 from deconflow.files import locked_folder
-from deconflow.fitting.checkpoint import Checkpoint
+
+pytest.importorskip("torch")
+Checkpoint = importlib.import_module("deconflow.fitting.checkpoint").Checkpoint
 
 FIT = (
     "fit", "stars.csv", "-c", "x,y", "--method", "flow", "--set", "hidden=16", "-q",

@@ -236,6 +236,7 @@ def test_a_pickle_is_no_model(folder):
 
 
 def test_a_pickle_is_no_checkpoint(folder):
+    pytest.importorskip("torch")
     (folder / ".new.checkpoint").mkdir()
     (folder / ".new.checkpoint" / "fit").write_bytes(pickle.dumps(Crafted()))
     flow = ("--method", "flow", "--set", "epochs=1", "-q", "--resume")

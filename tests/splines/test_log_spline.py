@@ -140,7 +140,10 @@ BAD = {
     "equal rows": ({"w": np.ones((20, 1))}, "values that differ in every column"),
     "three columns": ({"w": np.c_[W, W, W][:50]}, r"at most 2 columns .* got 3"),
     "too few intervals": ({"n_intervals": 2}, "n_intervals as a whole number of at least 4"),
-    "too many intervals": ({"n_intervals": 1000}, "n_intervals of at most 200"),
+    "too many intervals": (
+        {"n_intervals": 1000},
+        "n_intervals as a whole number of at least 4 and at most 200",
+    ),
 }
 
 

@@ -10,7 +10,7 @@ from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
 from deconflow.xd import lay_out, log_p, posterior
 
-TRUTH = GaussianMixture(toy.WEIGHTS.numpy(), toy.MEANS.numpy(), toy.COVARIANCES.numpy())
+TRUTH = GaussianMixture(toy.WEIGHTS, toy.MEANS, toy.COVARIANCES)
 DRAWS = 200
 #: Of 24 seeds those whose fit, if it starts at posterior means, ends far below the truth.
 HARD = (13, 22, 23)

@@ -2,12 +2,12 @@
 
 from deconflow.engines.auto import Auto
 from deconflow.engines.bayes import Bayes
-from deconflow.engines.checks import check_resumable
 from deconflow.engines.flow import OBJECTIVES, Flow
-from deconflow.engines.grids import MOST_INTERVALS, Kernels, LogSplines, Wavelets
+from deconflow.engines.grids import FEWEST_INTERVALS, MOST_INTERVALS, Kernels, LogSplines, Wavelets
 from deconflow.engines.xd import XD, check_settings
 
 __all__ = [
+    "FEWEST_INTERVALS",
     "MOST_INTERVALS",
     "OBJECTIVES",
     "XD",
@@ -17,6 +17,5 @@ __all__ = [
     "Kernels",
     "LogSplines",
     "Wavelets",
-    "check_resumable",
     "check_settings",
 ]

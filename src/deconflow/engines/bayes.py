@@ -1,8 +1,12 @@
 """The engine of BayesianXDGMM: Dirichlet mixtures by Gibbs sampling."""
 
+import hashlib
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import cycle
+from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -12,11 +16,11 @@ from deconflow._limits import cpus
 from deconflow._types import Array
 from deconflow.checks import warn_caller
 from deconflow.core import EVERYTHING, Run
-from deconflow.engines.chain_files import FinishedChains
-from deconflow.engines.checks import refuse_unseen
-from deconflow.fits import MixtureFit, Replicates, clear_errors
+from deconflow.files import replacing
+from deconflow.fits import MixtureFit, Replicates
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
+from deconflow.saving import from_json, to_json
 from deconflow.xd import (
     Chain,
     ChainSettings,
@@ -114,17 +118,22 @@ class Bayes:
 
     def fit(self, rows: Observations, run: Run) -> BayesSolution:
         """Sample chains of mixtures."""
-        refuse_unseen(rows)
         lay_out(rows)  # so that an error counts the rows of all data
         rows = rows[telling_rows(rows)].with_weight()
         rng = run.generator()
         settings = self._settings(rows)
-        with clear_errors():
-            parts = self._parts(rows, rng)
-            chains = self._sample(rows, parts, settings, rng, run)
+        parts = self._parts(rows, rng)
+        chains = self._sample(rows, parts, settings, rng, run)
         score, spread = self._judged(parts, chains, run.threads)
+        if spread is not None and spread > FARTHEST_APART:
+            judged = "all rows" if score is None else "rows that none of them has seen"
+            warn_caller(
+                f"Chains differ by {spread:.2f} nats per row on {judged}. "
+                "Raise n_sweeps, or n_chains, whose average hides less of it.",
+                ConvergenceWarning,
+            )
         together = [chain for these in chains for chain in these]
-        found = BayesSolution(
+        return BayesSolution(
             [list(chain.snapshots) for chain in together],
             np.array([chain.floor for chain in together]),
             np.array([chain.used[settings.burn_in :].mean() for chain in together]),
@@ -134,8 +143,6 @@ class Bayes:
             score,
             spread,
         )
-        _warn_of(found)
-        return found
 
     def _settings(self, rows: Observations) -> ChainSettings:
         given, sweeps = self.settings, self.settings.n_sweeps
@@ -173,7 +180,7 @@ class Bayes:
         given = self.settings
         floors = [float(value) for value in np.ravel(given.floor)]
         identity = repr((settings, floors, given.n_chains, given.random_state))
-        finished = FinishedChains(given.checkpoint, rows, identity)
+        finished = _FinishedChains(given.checkpoint, rows, identity)
         seeds = rng.randint(2**31 - 1, size=given.n_chains).tolist()
         own = [seeds[p :: len(parts)] for p in range(len(parts))]
         workers = cpus(run.threads)
@@ -181,7 +188,7 @@ class Bayes:
         run.progress.begin(SAMPLING, "sweeps", settings.sweeps * given.n_chains)
 
         def sampled(p: int) -> list[Chain]:
-            chains = finished.get(p)
+            chains = finished.done.get(p)
             if chains is not None:
                 run.progress.advance(len(chains) * settings.sweeps)
                 return chains
@@ -215,12 +222,59 @@ class Bayes:
         return (score / total if len(parts) > 1 else None), own
 
 
-def _warn_of(found: BayesSolution) -> None:
-    """Warn of chains that do not agree."""
-    if found.chain_spread is not None and found.chain_spread > FARTHEST_APART:
-        rows = "all rows" if found.held_out_score is None else "rows that none of them has seen"
-        warn_caller(
-            f"Chains differ by {found.chain_spread:.2f} nats per row on {rows}. "
-            "Raise n_sweeps, or n_chains, whose average hides less of it.",
-            ConvergenceWarning,
-        )
+class _FinishedChains:
+    """The chains of a fit by the number of their fold; kept in a file, if there is a path."""
+
+    def __init__(self, path: str | Path | None, data: Observations, settings: str) -> None:
+        self.done: dict[int, list[Chain]] = {}
+        self._lock, self._path = Lock(), None if path is None else Path(path)
+        if self._path is not None:
+            self._identity = _identity(data, settings)
+            self.done = self._read(self._path)
+
+    def add(self, fold: int, chains: list[Chain]) -> None:
+        """Keep the chains of one more fold."""
+        with self._lock:
+            self.done[fold] = chains
+            if self._path is not None:
+                arrays: dict[str, Any] = {}
+                text = json.dumps([self._identity, to_json(self.done, arrays, "folds")])
+                with replacing(self._path) as part, part.open("wb") as file:
+                    np.savez(file, text=np.array(text), **arrays)
+
+    def _read(self, path: Path) -> dict[int, list[Chain]]:
+        """Read a file of the same fit; there are no chains without one."""
+        if path.is_dir():
+            raise ValueError(f"Expected a file as checkpoint; got the folder {path}.")
+        if not path.exists():
+            return {}
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                identity, packed = json.loads(str(arrays["text"]))
+                found = from_json(packed, dict[int, list[Chain]], dict(arrays), "folds")
+        except Exception as error:
+            raise ValueError(
+                f"Expected a checkpoint in {path}; got a file that cannot be read. "
+                "Delete it to start anew."
+            ) from error
+        if identity != self._identity:
+            raise ValueError(
+                f"Expected a checkpoint of the same model, settings and rows in {path}; "
+                "got one of another fit. Delete it, or choose another path."
+            )
+        return found
+
+
+def _identity(data: Observations, settings: str) -> str:
+    """Digest of the settings and of the rows as the kernel sees them."""
+    digest = hashlib.sha256(settings.encode())
+    if data.groups is not None:  # they make the folds
+        digest.update(np.asarray(data.groups).tobytes())
+    rows = lay_out(data)
+    for block in rows.blocks:
+        index = np.arange(rows.n_rows)[block.index]
+        arrays = [index, block.w, block.s, block.log_share, block.omega, block.projection]
+        for array in (*arrays, *(block.common or ()), rows.units.scale):
+            said = np.ascontiguousarray([] if array is None else array)
+            digest.update(repr((block.kind, said.shape)).encode() + said.tobytes())
+    return digest.hexdigest()

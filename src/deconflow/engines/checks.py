@@ -1,24 +1,11 @@
 """Checks of rows and settings that several engines make."""
 
 import hashlib
-import numbers
-from typing import Any
 
 import numpy as np
 
 from deconflow import ranks
-from deconflow.files import as_path
 from deconflow.observations import Observations
-
-
-def refuse_unseen(rows: Observations) -> None:
-    """Raise if no row measures some dimension of the true values."""
-    seen = np.abs(np.asarray(rows.projections())).sum((0, 1))
-    if (seen == 0).any():
-        raise ValueError(
-            "Expected every dimension to be measured in at least one row of w; "
-            f"got none for column {int(seen.argmin())}. Drop it."
-        )
 
 
 def refuse_few(rows: Observations, least: int, otherwise: str = "") -> None:
@@ -39,16 +26,4 @@ def refuse_different_rows(data: Observations) -> None:
         raise ValueError(
             f"Expected the same w in all {ranks.world()} processes; got different ones. Give each "
             "of them all rows: they are divided among them here."
-        )
-
-
-def check_resumable(checkpoint: Any, random_state: Any) -> None:
-    """Raise if a fit that keeps checkpoints could not be made again to continue from one."""
-    if checkpoint is None:
-        return
-    as_path(checkpoint, "checkpoint")
-    if not isinstance(random_state, numbers.Integral):
-        raise ValueError(
-            "Expected an integer random_state for a checkpoint, so that the fit can go on; "
-            f"got {random_state!r}."
         )

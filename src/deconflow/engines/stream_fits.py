@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 
 from deconflow import ranks
-from deconflow.engines.passing import Passing
 from deconflow.observations import Observations
 from deconflow.progress import Progress
 from deconflow.standardising import Standardiser
@@ -24,7 +23,33 @@ from deconflow.xd import (
     numbered_folds,
 )
 
-SAMPLES = "fitting samples"
+SAMPLES, PASSES = "fitting samples", "passing over all rows"
+
+
+class Passing:
+    """Progress of passes over rows: each is a stage, whose steps are rows.
+
+    Parameters
+    ----------
+    progress
+        Counts the rows.
+    n_rows
+        How many rows all processes have together.
+    """
+
+    def __init__(self, progress: Progress, n_rows: int) -> None:
+        self.progress, self.number = progress, 0
+        self.n_rows = -(-n_rows // ranks.world())
+        self.next()
+
+    def __call__(self, n: int) -> None:
+        """Count the rows of a chunk."""
+        self.progress.advance(n)
+
+    def next(self) -> None:
+        """Begin the next pass."""
+        self.number += 1
+        self.progress.begin(f"{PASSES}, pass {self.number}", "rows", self.n_rows)
 
 
 def fit_stream(

@@ -10,9 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 from deconflow._types import AnyArray, Array, BoolArray, IntArray
 from deconflow.checks import as_floats, check_choice, check_integer, check_number, warn_caller
 from deconflow.core import EVERYTHING, Run
-from deconflow.engines.checks import refuse_unseen
 from deconflow.engines.stream_fits import everything_of, fit_stream, folds_of_sample, in_memory
-from deconflow.fits import MixtureFit, Replicates, clear_errors
+from deconflow.fits import MixtureFit, Replicates
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.xd import (
@@ -37,6 +36,14 @@ PARTS = ("weights", "means", "covariances")
 AUTO = "auto"
 #: What ``n_components="auto"`` decides itself, or has no use for.
 IGNORED_BY_AUTO: dict[str, Any] = {"floor": 0.0, "n_init": 1, "fixed": None}
+#: Parameters about these parts: their kinds, and what they are in words.
+OF_PARTS: dict[str, tuple[Any, str]] = {
+    "init": (
+        str | GaussianMixture | Mapping,
+        f"one of {sorted(STARTS)}, a GaussianMixture, or a dict of weights, means or covariances",
+    ),
+    "fixed": (Mapping | None, 'a dict, such as {"means": True}, or None'),
+}
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,7 @@ class XDSolution:
         if len(self.mixtures) > 1:
             return _words_of_average(self.table, len(self.mixtures), self.images)
         count = self.n_components
-        return f"Gaussian mixture with {count} component{'s' * (count > 1)}."
+        return f"Gaussian mixture with {count} component{'s' if count > 1 else ''}."
 
     def attributes(self) -> dict[str, Any]:
         """Return what XDGMM shows; mirror images are not shown as components."""
@@ -121,45 +128,42 @@ class XD:
     samples = False
 
     def __init__(self, settings: Any) -> None:
-        self.settings = settings
-        self.auto = isinstance(settings.n_components, str) and settings.n_components == AUTO
+        self.settings, self.batches = settings, minibatches(settings)
+        self.auto = isinstance(settings.n_components, str)
         if not isinstance(settings.init, str) or settings.fixed is not None:
             # both are in the units of rows that these two would change
             self.takes = EVERYTHING - {"bounds", "covariates"}
             self.name = "init or fixed"
 
     def fit(self, rows: Observations, run: Run) -> XDSolution:
-        """Fit mixtures to rows."""
-        refuse_unseen(rows)
-        with clear_errors():
-            if run.beyond is not None:
-                found = self._beyond_memory(rows, run)
-            elif self.auto and len(rows) > 1:
-                found = self._climb(rows, run, run.generator())
-            else:
-                found = self._single(rows, run)
+        """Fit mixtures to rows; of a stream, whose sample these are, to all its rows."""
+        if run.beyond is not None and self.batches is not None:
+            raise ValueError(
+                "Expected method='anderson' with rows beyond memory; got "
+                f"{self.settings.method!r}. Leave it out."
+            )
+        several = self.auto and (len(rows) > 1 or run.beyond is not None)
+        found = (self._climb if several else self._single)(rows, run)
         self._check(found)
         return found
 
     def _single(self, rows: Observations, run: Run) -> XDSolution:
-        """Fit one mixture; of a stream, whose sample the rows are, to all its rows."""
+        """Fit one mixture."""
         # With bounds every component has a mirror image, which is a component of the same fit.
         count = (1 if self.auto else int(self.settings.n_components)) * rows.images
         settings, start = self._settings(count, run), self._start(count, rows.latent_dim)
         if start:
             settings = replace(settings, complete=lambda other: replace(other, **start))
         n_init = 1 if len(start) == len(PARTS) else self.settings.n_init
-        batches = minibatches(self.settings)
         if run.beyond is not None:
-            stream, overview = run.beyond
             rng = np.random.RandomState(run.stream_seed())
             found = fit_stream(
-                stream, overview, rows, settings, n_init=n_init, rng=rng, progress=run.progress
+                *run.beyond, rows, settings, n_init=n_init, rng=rng, progress=run.progress
             )
-        elif batches is not None:
+        elif self.batches is not None:
             rng = run.generator()
             adam = Adam.start(rows, settings, rng)
-            found = fit_minibatch(adam, rows, settings.stopping, batches, rng, run.progress)
+            found = fit_minibatch(adam, rows, settings.stopping, self.batches, rng, run.progress)
         else:
             run.progress.begin(FITTING)
             found = PreparedData(rows).fit_best(settings, n_init, run.generator())
@@ -168,33 +172,17 @@ class XD:
             list(found.history), images=rows.images,
         )  # fmt: skip
 
-    def _beyond_memory(self, sample: Observations, run: Run) -> XDSolution:
-        """Fit all rows of a stream, of which a sample is in memory."""
-        if minibatches(self.settings) is not None:
-            raise ValueError(
-                "Expected method='anderson' with rows beyond memory; got "
-                f"{self.settings.method!r}. Leave it out."
-            )
-        if not self.auto:
-            return self._single(sample, run)
-        assert run.beyond is not None
-        stream, overview = run.beyond
-        beyond: dict[str, Any] = {}
-        rng = np.random.RandomState(run.stream_seed())
-        if not in_memory(overview):
-            beyond["folds"] = folds_of_sample(overview, N_FOLDS)
-            beyond["everything"] = everything_of(
-                stream, overview, sample, N_FOLDS, threads=run.threads, progress=run.progress
-            )
-        return self._climb(sample, run, rng, **beyond)
-
-    def _climb(
-        self, rows: Observations, run: Run, rng: np.random.RandomState, **beyond: Any
-    ) -> XDSolution:
-        """Leave the number of components and the floor to the rows.
-
-        With ``beyond`` these are a sample of rows beyond memory.
-        """
+    def _climb(self, rows: Observations, run: Run) -> XDSolution:
+        """Leave the number of components and the floor to the rows."""
+        rng, beyond = run.generator(), dict[str, Any]()
+        if run.beyond is not None:
+            stream, overview = run.beyond
+            rng = np.random.RandomState(run.stream_seed())
+            if not in_memory(overview):
+                beyond["folds"] = folds_of_sample(overview, N_FOLDS)
+                beyond["everything"] = everything_of(
+                    stream, overview, rows, N_FOLDS, threads=run.threads, progress=run.progress
+                )
         lay_out(rows)  # so that an error counts the rows of all data, not of a fold
         fit = fit_averaged(rows, self._settings(1, run), rng, progress=run.progress, **beyond)
         value = float(np.average(fit.held_out, weights=row_weights(rows)))
@@ -233,32 +221,51 @@ class XD:
         if not found.converged and self.settings.tol > 0:
             advice = f"EM did not converge in {self.settings.max_iter} steps. Raise max_iter or "
             advice += "tol, or set a floor."
-            batches = minibatches(self.settings)
-            if batches is not None:
-                advice = f"Minibatches still gained after {batches.epochs} epochs. Raise epochs."
+            if self.batches is not None:
+                epochs = self.batches.epochs
+                advice = f"Minibatches still gained after {epochs} epochs. Raise epochs."
             warn_caller(advice, ConvergenceWarning)
 
 
 def check_settings(model: Any) -> None:
-    """Raise where a parameter makes no sense, before any work."""
-    _check_method(model.method)
-    _check_parts(model)
-    for name in ("n_init", "max_iter"):
-        check_integer(name, getattr(model, name), 1)
-    for name in ("tol", "floor"):
-        check_number(name, getattr(model, name), 0)
-    if isinstance(model.n_components, str) and model.n_components == AUTO:
-        _check_auto(model)
+    """Raise where parameters make no sense together, or name parts that there are not."""
+    check_number("floor", model.floor, 0)
+    if isinstance(model.method, Mapping):
+        _check_minibatches(model.method)
     else:
+        check_choice("method", model.method, METHODS)
+    if isinstance(model.init, str):
+        check_choice("init", model.init, STARTS)
+    for name, (kinds, wanted) in OF_PARTS.items():
+        value = getattr(model, name)
+        if not isinstance(value, kinds):
+            raise TypeError(f"Expected {name} as {wanted}; got {type(value).__name__}.")
+        for part in value if isinstance(value, Mapping) else ():
+            check_choice(f"a part in {name}", part, PARTS)
+    several = "Leave it out, or give n_components."
+    if model.n_components != AUTO or not isinstance(model.n_components, str):
         check_integer("n_components", model.n_components, 1)
-    if minibatches(model) is not None and model.n_init != 1:
-        raise ValueError(f'Expected n_init=1 with method="minibatch"; got {model.n_init!r}.')
-
-
-def _check_method(method: Any) -> None:
-    if not isinstance(method, Mapping):
-        check_choice("method", method, METHODS)
+        if minibatches(model) is not None and model.n_init != 1:
+            raise ValueError(f'Expected n_init=1 with method="minibatch"; got {model.n_init!r}.')
         return
+    if minibatches(model) is not None:
+        raise ValueError(
+            'Expected n_components as a number with method="minibatch"; got "auto". Give one.'
+        )
+    if not isinstance(model.init, str):
+        raise ValueError(
+            'Expected init as a name with n_components="auto", which tries several numbers; got a '
+            f"mixture. {several}"
+        )
+    for name, plain in IGNORED_BY_AUTO.items():
+        if getattr(model, name) != plain:
+            raise ValueError(
+                f'Expected {name}={plain!r} with n_components="auto", which tries its own; '
+                f"got {getattr(model, name)!r}. {several}"
+            )
+
+
+def _check_minibatches(method: Mapping[str, Any]) -> None:
     options, known = method.get("minibatch"), [part.name for part in fields(Minibatches)]
     if set(method) != {"minibatch"} or not isinstance(options, Mapping):
         raise ValueError(
@@ -273,51 +280,11 @@ def _check_method(method: Any) -> None:
             check_integer(name, value, 1)
 
 
-def _check_parts(model: Any) -> None:
-    """Raise unless ``init`` and ``fixed`` name parts of a mixture."""
-    if isinstance(model.init, str):
-        check_choice("init", model.init, STARTS)
-    elif not isinstance(model.init, GaussianMixture | Mapping):
-        raise TypeError(
-            f"Expected init as one of {sorted(STARTS)}, a GaussianMixture, or a dict of weights, "
-            f"means or covariances; got {type(model.init).__name__}."
-        )
-    if not isinstance(model.fixed, Mapping | None):
-        raise TypeError(
-            'Expected fixed as a dict, such as {"means": True}, or None; '
-            f"got {type(model.fixed).__name__}."
-        )
-    for name in ("init", "fixed"):
-        value = getattr(model, name)
-        for part in value if isinstance(value, Mapping) else ():
-            check_choice(f"a part in {name}", part, PARTS)
-
-
 def minibatches(model: Any) -> Minibatches | None:
     """Return how to take minibatches; None for EM."""
     if isinstance(model.method, Mapping):
         return Minibatches(**model.method["minibatch"])
     return Minibatches() if model.method == "minibatch" else None
-
-
-def _check_auto(model: Any) -> None:
-    """Refuse what would be ignored."""
-    if minibatches(model) is not None:
-        raise ValueError(
-            'Expected n_components as a number with method="minibatch"; got "auto". Give one.'
-        )
-    for name, plain in IGNORED_BY_AUTO.items():
-        given = getattr(model, name)
-        if given != plain:
-            raise ValueError(
-                f'Expected {name}={plain!r} with n_components="auto", which tries its own; '
-                f"got {given!r}. Leave it out, or give n_components."
-            )
-    if not isinstance(model.init, str):
-        raise ValueError(
-            'Expected init as a name with n_components="auto", which tries several numbers; got a '
-            "mixture. Leave it out, or give n_components."
-        )
 
 
 def _flags(value: Any, n_components: int, part: str) -> BoolArray:
@@ -338,11 +305,9 @@ def _part(value: Any, part: str, shape: tuple[int, ...]) -> Array:
             f'Expected init["{part}"] as finite numbers of shape {shape}; got {array.shape}.'
         )
     if part == "weights":
-        if (array < 0).any() or not array.sum() > 0:
-            raise ValueError(
-                'Expected init["weights"] of at least 0, with a positive sum; got others.'
-            )
-        return array / array.sum()
+        if (array >= 0).all() and array.sum() > 0:
+            return array / array.sum()
+        raise ValueError('Expected init["weights"] of at least 0, with a positive sum; got others.')
     if part == "covariances":
         size = np.abs(array).max((1, 2), keepdims=True)
         uneven = np.abs(array - np.swapaxes(array, 1, 2)) > 1e-6 * size
@@ -362,10 +327,13 @@ def _words_of_average(table: dict[str, AnyArray], n_folds: int, images: int) -> 
     counts = np.unique(table["n_components"][chosen])
     used = np.unique(table["floor"][chosen])
     shrunken = share[table["shrinkage"] > 0].sum()
-    words = f"Average of Gaussian mixtures with {_listed(counts)} "
-    words += f"component{'s' * (counts[-1] > 1)}{' (with mirror images)' * (images > 1)} "
-    words += f"and floor{'s' * (len(used) > 1)} {_listed(used)}, without each of {n_folds} folds; "
-    words += f"tried were {_listed(np.unique(table['n_components']))}"
+    images_too = " (with mirror images)" if images > 1 else ""
+    words = (
+        f"Average of Gaussian mixtures with {_listed(counts)} "
+        f"component{'' if counts[-1] == 1 else 's'}{images_too} "
+        f"and floor{'' if len(used) == 1 else 's'} {_listed(used)}, without each of {n_folds} "
+        f"folds; tried were {_listed(np.unique(table['n_components']))}"
+    )
     if shrunken > 0:
         words += f". Rows are few: in {shrunken:.0%} of it covariances are shrunk towards those "
         words += "of independent columns"

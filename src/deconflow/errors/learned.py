@@ -7,18 +7,15 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import Array, IntArray
-from deconflow.errors.parameters import Values, covariances
-from deconflow.findings import Finding
+from deconflow.certificate import Finding
+from deconflow.errors.likelihood import Values, covariances
 from deconflow.noise import FreeErrors, GaussianNoise, gaussian, in_call
 from deconflow.observations import Observations, check_groups
 from deconflow.saving import refuse
 
-#: Larger standard errors, of a factor as a share of it, leave as good as everything open.
-UNKNOWN_FACTOR, UNKNOWN_CORRELATION = 0.25, 0.25
-#: The same of a jitter, as a share of the usual error.
-UNKNOWN_JITTER = 0.5
-#: The same of a zero point, as a share of the spread of the column.
-UNKNOWN_SHIFT = 0.25
+#: Larger standard errors leave as good as everything open: shares of a factor, of the usual error
+#: for a jitter, and of the spread of the column for a zero point.
+UNKNOWN = {"scale": 0.25, "jitter": 0.5, "correlation": 0.25, "shifts": 0.25}
 #: Correlation of two estimates from which on only their sum is known.
 TIED = 0.95
 WORDS = {
@@ -77,11 +74,11 @@ class LearnedErrors:
 
     def validate(self) -> None:
         """Raise unless these can be learned: of what a file says, or what it is to hold."""
-        odd = [label for label in self.groups if not isinstance(label, str | int | float)]
-        if odd:
-            raise ValueError(
+        for label in self.groups:
+            refuse_if(
+                not isinstance(label, str | int | float),
                 "Expected numbers or text as groups of the noise in a model that is saved; got "
-                f"{odd[0]!r}, which JSON cannot hold."
+                f"{label!r}, which JSON cannot hold.",
             )
         dim, groups = len(self.names), len(self.groups)
         shapes = {"correlation": (dim, dim), "correlation_error": (dim, dim)}
@@ -100,27 +97,24 @@ class LearnedErrors:
 
         ``data`` are the rows with the errors as they were said, in the order of ``free``.
         """
-        if free.kinds != self.kinds:
-            raise ValueError(
-                f"Expected noise of the same form as in fit, {in_call(self.kinds)}; "
-                f"got {free.as_said()}."
-            )
+        refuse_if(
+            free.kinds != self.kinds,
+            f"Expected noise of the same form as in fit, {in_call(self.kinds)}; "
+            f"got {free.as_said()}.",
+        )
         refuse_other_laws(free, data)
         noise = self.law(free.said).bind(len(data))
         law = noise if data.observed is None else noise.restrict(data.observed)
-        w = data.w
-        if self.groups:
-            shifts = self.shifts[self._codes(free, data)]
-            moved = w - shifts
-            w = moved if data.observed is None else np.where(data.observed, moved, 0.0)
-        return replace(data, w=w, noise=law)
+        if not self.groups:
+            return replace(data, noise=law)
+        w = data.w - self.shifts[self._codes(free, data)]
+        return replace(data, w=w if data.observed is None else w * data.observed, noise=law)
 
     def law(self, said: GaussianNoise) -> GaussianNoise:
         """Return the law of errors that were said so."""
-        values = Values(self.scale, self.jitter, self.correlation, self.shifts)
         if said.diagonal and "correlation" not in self.kinds:
-            sd = np.hypot(said.factor * self.scale, self.jitter)
-            return replace(said, factor=sd)
+            return replace(said, factor=np.hypot(said.factor * self.scale, self.jitter))
+        values = Values(self.scale, self.jitter, self.correlation, self.shifts)
         found = covariances(said.covariance(), values)
         return gaussian(covariance=found[0] if said.shared else found)
 
@@ -183,35 +177,42 @@ class LearnedErrors:
             numbers["largest zero point"] = float(np.abs(self.shifts / self.spread).max())
         if {"scale", "jitter"} <= {*self.kinds}:
             numbers["tied"] = float(self.tied[np.abs(self.tied).argmax()])
-        doubtful = self.doubtful()
-        return Finding(p=float(not doubtful), columns=tuple(doubtful), numbers=numbers)
+        doubtful = tuple(self.doubtful())
+        return Finding(p=float(not doubtful), columns=doubtful, numbers=numbers)
 
     def doubtful(self) -> list[str]:
         """Name what can hardly be told from the rows, one thing for each column or pair."""
         usual = np.hypot(self.scale * self.usual, self.jitter)
         bars: dict[str, Any] = {
-            "scale": UNKNOWN_FACTOR * self.scale,
-            "jitter": UNKNOWN_JITTER * usual,
-            "correlation": UNKNOWN_CORRELATION,
+            "scale": UNKNOWN["scale"] * self.scale,
+            "jitter": UNKNOWN["jitter"] * usual,
+            "correlation": UNKNOWN["correlation"],
         }
-        of_name: dict[str, str] = {}
-        for name, tied in zip(self.names, self.tied, strict=True):
-            of_name[name] = f"scale and jitter of {name} apart" if abs(tied) > TIED else ""
+        of_name = {
+            name: f"scale and jitter of {name} apart" if abs(tied) > TIED else ""
+            for name, tied in zip(self.names, self.tied, strict=True)
+        }
         for kind, (names, _, errors) in self._told():
             for name, wide in zip(names, errors > bars[kind], strict=True):
                 of_name[name] = of_name.get(name) or (f"{kind} of {name}" if wide else "")
-        places = np.argwhere(self.shifts_error > UNKNOWN_SHIFT * self.spread)
-        points = [f"zero point of {self.groups[g]} in {self.names[d]}" for g, d in places]
+        open_shifts = np.argwhere(self.shifts_error > UNKNOWN["shifts"] * self.spread)
+        points = [f"zero point of {self.groups[g]} in {self.names[d]}" for g, d in open_shifts]
         return [*filter(None, of_name.values()), *points]
+
+
+def refuse_if(wrong: object, words: str) -> None:
+    """Raise an error with these words."""
+    if wrong:
+        raise ValueError(words)
 
 
 def refuse_other_laws(free: FreeErrors, data: Observations) -> None:
     """Raise where rows have no Gaussian noise any more, as those with limits: it would be lost."""
-    if not isinstance(data.noise, GaussianNoise):
-        raise ValueError(
-            f"Expected rows that are values with Gaussian errors for {free.as_said()}; got "
-            f"{data.noise!r}. Leave out limits."
-        )
+    refuse_if(
+        not isinstance(data.noise, GaussianNoise),
+        f"Expected rows that are values with Gaussian errors for {free.as_said()}; got "
+        f"{data.noise!r}. Leave out limits.",
+    )
 
 
 def _listed(names: Sequence[str], values: Array, errors: Array) -> str:

@@ -1,8 +1,8 @@
 """The shell of all estimators: scikit-learn's interface around observations, engines and fits."""
 
-from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,20 +16,19 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from deconflow import models
-from deconflow._limits import threads_at_most
 from deconflow._types import Array
 from deconflow.answers import Regression, Statistics, regression_of, statistics_of
 from deconflow.certificate import Certificate
 from deconflow.checks import check_choice, check_integer, check_seed
 from deconflow.core import Run, has_noise, observe, progress_of, sampled
-from deconflow.estimators.arguments import refuse_noise_as_y, true_values
+from deconflow.estimators.arguments import check_parameters, refuse_noise_as_y, true_values
 from deconflow.evaluation import Estimate
 from deconflow.extras import need_plots
-from deconflow.fits import FittedDensity, Origin, Posterior
+from deconflow.fits import FittedDensity, Posterior
 from deconflow.frames import plain_table
-from deconflow.guests import as_guest
+from deconflow.guests import as_guest, computing
 from deconflow.models import Engine, Fit
-from deconflow.observations import Observations
+from deconflow.observations import Observations, rows_counted_from
 from deconflow.randomness import RandomState
 from deconflow.reductions import ErrorsFound, Known, PartsFound
 from deconflow.saving import read_folder
@@ -79,9 +78,13 @@ class DensityEstimator(DensityMixin, BaseEstimator):
     density_: FittedDensity
     n_features_in_: int
 
-    @abstractmethod
     def _check_parameters(self) -> None:
         """Raise where a parameter makes no sense, before any work."""
+        check_parameters(self)
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Raise where parameters make no sense together."""
 
     def fit(
         self, w: ArrayLike | Observations | RowStream, y: None = None, *, noise: Any = None,
@@ -101,13 +104,11 @@ class DensityEstimator(DensityMixin, BaseEstimator):
             See :func:`deconflow.observe`.
         """
         self._check_parameters()
-        check_seed(getattr(self, "random_state", None))
         refuse_noise_as_y(w, y, noise)
         n_jobs = getattr(self, "n_jobs", None)
-        with as_guest(), threads_at_most(n_jobs), progress_of(getattr(self, "verbose", False)) as p:
+        with computing(n_jobs), progress_of(getattr(self, "verbose", False)) as p:
             run = Run(getattr(self, "random_state", 0), n_jobs, p)
-            names = ("bounds", "atoms", "background")
-            known = Known(**{name: getattr(self, name, None) for name in names})
+            known = Known(**{each.name: getattr(self, each.name, None) for each in fields(Known)})
             if isinstance(w, RowStream):
                 models.refuse_beyond_memory(self._engine(), known)
                 rows = sampled(w, noise, facts, run)
@@ -133,7 +134,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         self.fit_, self.density_, self.known_ = fit, fit.density, fit.words()
         errors, parts = fit.found(ErrorsFound), fit.found(PartsFound)
         self.errors_ = None if errors is None else errors.errors
-        self.seen_share_ = models.seen_share(fit)
+        self.seen_share_ = fit.seen_share
         self.atom_weights_ = np.empty(0) if parts is None else parts.atom_weights
         self.background_share_ = 0.0 if parts is None else parts.background_share
         self.parameters_ = self.get_params()
@@ -293,8 +294,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         check_seed(random_state)
         rows = self._rows(w, noise, facts)
         found = self.density_.posterior(rows, n_samples, n_proposals, random_state)
-        origin = Origin(rows.labels.kind, rows.labels.index, self.fit_.units)
-        return replace(found, origin=origin)
+        return replace(found, origin=replace(rows.labels, units=self.fit_.units))
 
     def posterior_in_chunks(
         self, w: ArrayLike | Observations | RowStream, noise: Any = None, *, n_samples: int = 100,
@@ -338,10 +338,14 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         check_integer("chunk", chunk, 1)
         models.check_draws(n_samples=n_samples, n_proposals=n_proposals)
         check_seed(random_state)
-        draws = models.Draws(n_samples, n_proposals, random_state)
+        draws = {"n_samples": n_samples, "n_proposals": n_proposals, "random_state": random_state}
         if isinstance(w, RowStream):
-            return models.posteriors_of_stream(self.fit_, self._engine(), w, noise, facts, draws)
-        return models.posteriors_in_chunks(self.fit_, self._rows(w, noise, facts), draws, chunk)
+            stream = models.stream_of_fit(self.fit_, w, noise, facts)
+            ready = partial(models.ready, self.fit_, self._engine())
+            errors = stream.named_errors
+            return models.posteriors(self.fit_, stream.chunks(), ready, lambda _: errors(), draws)
+        chunks = self._rows(w, noise, facts).chunks(chunk)
+        return models.posteriors(self.fit_, chunks, lambda rows: rows, rows_counted_from, draws)
 
     def condition(
         self, values: ArrayLike | Observations, columns: Any, noise: Any = None, *,
@@ -388,7 +392,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         check_is_fitted(self)
         if w is None and (facts or noise is not None):
             raise ValueError(f"Expected w with {', '.join(facts) or 'noise'}; got none.")
-        with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
+        with computing(getattr(self, "n_jobs", None)):
             if w is None:
                 return statistics_of(self.density_, None, None)
             rows = observe(w, noise if has_noise(w, noise) else 0.0, **facts)
@@ -427,7 +431,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         rows = None if w is None else self._rows(w, noise, facts)
         if rows is not None:
             rows = models.refitted_rows(self.fit_, rows, "a regression with refits")
-        with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
+        with computing(getattr(self, "n_jobs", None)):
             return regression_of(self.fit_, target, on, rows, n_refits, random_state)
 
     def certify(
@@ -448,7 +452,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         """
         check_seed(random_state)
         rows = self._rows(w, noise, facts)
-        with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
+        with computing(getattr(self, "n_jobs", None)):
             return models.certificate(self.fit_, rows, random_state)
 
     def plot(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deconflow.checks import check_integer, check_number
-from deconflow.engines import Bayes, check_resumable
+from deconflow.engines import Bayes
 from deconflow.estimators.base import DensityEstimator
 from deconflow.randomness import RandomState
 from deconflow.xd import FLOORS
@@ -122,17 +122,11 @@ class BayesianXDGMM(DensityEstimator):
         self.checkpoint = checkpoint
         self.verbose = verbose
 
-    def _check_parameters(self) -> None:
-        check_integer("n_chains", self.n_chains, 1)
-        check_integer("n_snapshots", self.n_snapshots, 1)
-        for name, least in (("n_components", 1), ("n_sweeps", 3)):
-            if getattr(self, name) is not None:
-                check_integer(name, getattr(self, name), least)
+    def _check_together(self) -> None:
+        if self.n_components is not None:
+            check_integer("n_components", self.n_components, 1)
         floors = np.ravel(np.asarray(self.floor, object))
         if not len(floors):
             raise ValueError("Expected at least one value of floor; got none.")
         for value in floors:
             check_number("floor", value, 0.0)
-        if self.n_jobs not in (None, -1):
-            check_integer("n_jobs", self.n_jobs, 1)
-        check_resumable(self.checkpoint, self.random_state)

@@ -8,10 +8,9 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from deconflow import models
-from deconflow.checks import check_integer, warn_caller
+from deconflow.checks import warn_caller
 from deconflow.core import Run
-from deconflow.devices import check_device
-from deconflow.engines import Auto, check_resumable
+from deconflow.engines import Auto
 from deconflow.estimators.base import DensityEstimator
 from deconflow.fits import FittedDensity
 from deconflow.models import Fit
@@ -120,20 +119,13 @@ class Deconvolver(DensityEstimator):
         self.checkpoint = checkpoint
         self.verbose = verbose
 
-    def _check_parameters(self) -> None:
+    def _check_together(self) -> None:
         if not isinstance(self.quick, bool):
             raise ValueError(f"Expected quick as True or False; got {self.quick!r}.")
-        if self.n_members is not None:
-            check_integer("n_members", self.n_members, 1)
-            if self.quick:
-                raise ValueError(
-                    "Expected no n_members with quick=True, which has no flows; "
-                    f"got {self.n_members}."
-                )
-        if self.n_jobs not in (None, -1):
-            check_integer("n_jobs", self.n_jobs, 1)
-        check_device(self.device)
-        check_resumable(self.checkpoint, self.random_state)
+        if self.quick and self.n_members is not None:
+            raise ValueError(
+                f"Expected no n_members with quick=True, which has no flows; got {self.n_members}."
+            )
 
     @property
     def candidates_(self) -> dict[str, FittedDensity]:

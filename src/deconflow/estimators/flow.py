@@ -3,16 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from deconflow.checks import check_choice, check_integer, check_number
-from deconflow.devices import check_device
-from deconflow.engines import OBJECTIVES, Flow, check_resumable
+from deconflow.checks import check_choice
+from deconflow.engines import OBJECTIVES, Flow
 from deconflow.estimators.base import DensityEstimator
 from deconflow.extras import need_flows
 from deconflow.randomness import RandomState
 
 POSTERIORS = ("flow", "mixture", "exact")
 NEED_DERIVATIVES = ("elbo", "iw")
-POSITIVE = ("n_draws", "n_layers", "hidden", "base_components", "batch_size")
 
 
 class FlowDeconvolver(DensityEstimator):
@@ -53,11 +51,9 @@ class FlowDeconvolver(DensityEstimator):
         The same seed gives the same fit.
     device : str
         ``"cpu"``, ``"cuda"``, or ``"auto"`` for the best there is. Networks are trained there, and
-        give their answers from there.
-    dtype : {"float32", "float64"}
-        Precision of the networks. On a GPU, products of float32 are rounded to tf32 if
-        ``torch.backends.cuda.matmul.allow_tf32`` says so: it is left as you have it, and torch has
-        it off.
+        give their answers from there, in single precision. On a GPU products are rounded to tf32
+        if ``torch.backends.cuda.matmul.allow_tf32`` says so: it is left as you have it, and torch
+        has it off.
     checkpoint : path or None
         A file to write after every epoch; if it is there, an interrupted fit goes on from it.
     verbose : bool
@@ -112,7 +108,6 @@ class FlowDeconvolver(DensityEstimator):
         bounds: Any = None,
         random_state: RandomState = None,
         device: str = "cpu",
-        dtype: str = "float32",
         checkpoint: str | Path | None = None,
         verbose: bool = False,
     ) -> None:
@@ -130,28 +125,14 @@ class FlowDeconvolver(DensityEstimator):
         self.bounds = bounds
         self.random_state = random_state
         self.device = device
-        self.dtype = dtype
         self.checkpoint = checkpoint
         self.verbose = verbose
 
-    def _check_parameters(self) -> None:
+    def _check_together(self) -> None:
         need_flows()
         from deconflow.densities import DENSITIES
 
         check_choice("flow", self.flow, DENSITIES)
-        check_choice("dtype", self.dtype, ("float32", "float64"))
-        check_device(self.device)
-        for name in POSITIVE:
-            check_integer(name, getattr(self, name), 1)
-        if self.epochs is not None:
-            check_integer("epochs", self.epochs, 1)
-        self._check_combinations()
-        check_number("validation_fraction", self.validation_fraction, 0, 1)
-        check_number("learning_rate", self.learning_rate, 0, open_low=True)
-        check_resumable(self.checkpoint, self.random_state)
-
-    def _check_combinations(self) -> None:
-        """Raise for names that are unknown, or that do not go together."""
         check_choice("objective", self.objective, OBJECTIVES)
         check_choice("posterior_family", self.posterior_family, POSTERIORS)
         if self.posterior_family == "exact" and self.flow != "gaussian_mixture":

@@ -147,7 +147,7 @@ class XDGMM(DensityEstimator):
     __metadata_request__predict = NO_ROUTING
     __metadata_request__predict_proba = NO_ROUTING
 
-    def _check_parameters(self) -> None:
+    def _check_together(self) -> None:
         check_settings(self)
 
     @property

@@ -4,25 +4,22 @@ from deconflow.models.certifying import CHECKING, certificate, certified
 from deconflow.models.files import read_model, write_model
 from deconflow.models.fit import Engine, Fit, fit_rows, refuse_beyond_memory, restored
 from deconflow.models.questions import (
-    Draws,
     check_draws,
     condition,
     criterion,
     fitted_rows,
     measured_values,
     p_values,
-    posteriors_in_chunks,
-    posteriors_of_stream,
+    posteriors,
     ready,
     refitted_rows,
     refuse_changed,
-    seen_share,
     simulated_rows,
+    stream_of_fit,
 )
 
 __all__ = [
     "CHECKING",
-    "Draws",
     "Engine",
     "Fit",
     "certificate",
@@ -34,15 +31,14 @@ __all__ = [
     "fitted_rows",
     "measured_values",
     "p_values",
-    "posteriors_in_chunks",
-    "posteriors_of_stream",
+    "posteriors",
     "read_model",
     "ready",
     "refitted_rows",
     "refuse_beyond_memory",
     "refuse_changed",
     "restored",
-    "seen_share",
     "simulated_rows",
+    "stream_of_fit",
     "write_model",
 ]

@@ -1,7 +1,8 @@
 """Methods of every estimator, as functions of a fit and observations."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,14 +14,14 @@ from deconflow.answers import completed
 from deconflow.checks import check_integer
 from deconflow.copies import keep_copies_together
 from deconflow.core import EVERYTHING, refuse, refuse_other_traits
-from deconflow.fits import FittedDensity, Origin, Posterior, column_numbers
+from deconflow.fits import Posterior, column_numbers
 from deconflow.frames import refuse_other_names, refuse_other_units
 from deconflow.guests import as_guest
 from deconflow.models.fit import Engine, Fit
 from deconflow.noise import LimitedNoise
-from deconflow.observations import Observations, rows_counted_from
+from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
-from deconflow.reductions import SelectionFound, completed_by, within
+from deconflow.reductions import completed_by, within
 from deconflow.streams import RowStream
 
 #: Draws of a model that say how far its true values reach.
@@ -109,14 +110,8 @@ def criterion(fit: Fit, rows: Observations, n_parameters: int, penalty: Any) -> 
         "limits", "selected", "errors to learn"}, fit.traits | fit.known.traits)  # fmt: skip
     weights = np.ones(len(rows)) if rows.weights is None else np.asarray(rows.weights)
     weights = weights * (np.count_nonzero(weights) / weights.sum())
-    log_p = fit.density.log_marginal(rows).log_p - np.log(seen_share(fit))
+    log_p = fit.density.log_marginal(rows).log_p - np.log(fit.seen_share)
     return float(n_parameters * penalty(weights.sum()) - 2 * weights @ log_p)
-
-
-def seen_share(fit: Fit) -> float:
-    """Return the share of all rows, seen or not, that the selection lets through."""
-    found = fit.found(SelectionFound)
-    return 1.0 if found is None else found.share
 
 
 def with_unseen(fit: Fit, rows: Observations, random_state: RandomState) -> Observations:
@@ -181,43 +176,31 @@ def fitted_rows(fit: Fit, rows: Observations, random_state: RandomState) -> Obse
     return with_unseen(fit, rows, random_state)
 
 
-#: Which rows, and their posterior.
-Part = tuple[slice, Posterior]
+def posteriors(
+    fit: Fit,
+    chunks: Iterable[Observations],
+    make_ready: Callable[[Observations], Observations],
+    errors_of: Callable[[int], AbstractContextManager[None]],
+    draws: dict[str, Any],
+) -> Iterator[tuple[slice, Posterior]]:
+    """Walk through chunks of rows: which they are, and their posterior.
+
+    ``errors_of`` names rows in errors, given the number of rows before a chunk. Every chunk has
+    random numbers of its own.
+    """
+    first, later = 0, check_random_state(draws["random_state"])
+    for rows in chunks:
+        if first > 0:
+            draws = draws | {"random_state": int(later.randint(2**31 - 1))}
+        with errors_of(first), as_guest():
+            found = fit.density.posterior(make_ready(rows), **draws)
+        origin = replace(rows.labels, units=fit.units)
+        yield slice(first, first + len(rows)), replace(found, origin=origin)
+        first += len(rows)
 
 
-@dataclass
-class Draws:
-    """Numbers of draws for each chunk, and their seeds."""
-
-    n_samples: int
-    n_proposals: int
-    random_state: RandomState
-    _later: Any = None
-
-    def posterior(self, density: FittedDensity, rows: Observations) -> Posterior:
-        """Return the posterior of the next chunk, by other random numbers than those before it."""
-        if self._later is None:
-            self._later = check_random_state(self.random_state)
-            return density.posterior(rows, self.n_samples, self.n_proposals, self.random_state)
-        seed = int(self._later.randint(2**31 - 1))
-        return density.posterior(rows, self.n_samples, self.n_proposals, seed)
-
-
-def posteriors_in_chunks(fit: Fit, rows: Observations, draws: Draws, chunk: int) -> Iterator[Part]:
-    """Walk through rows in memory, which are ready for the fit."""
-    first = 0
-    for part in rows.chunks(chunk):
-        with rows_counted_from(first):
-            found = draws.posterior(fit.density, part)
-        origin = Origin(part.labels.kind, part.labels.index, fit.units)
-        yield slice(first, first + len(part)), replace(found, origin=origin)
-        first += len(part)
-
-
-def posteriors_of_stream(
-    fit: Fit, engine: Engine, stream: RowStream, noise: Any, facts: dict[str, Any], draws: Draws
-) -> Iterator[Part]:
-    """Walk through the rows of a stream, which are checked as they come."""
+def stream_of_fit(fit: Fit, stream: RowStream, noise: Any, facts: dict[str, Any]) -> RowStream:
+    """Return a stream, with its errors, that has the columns of the fit."""
     if facts:
         raise ValueError(
             f"Expected no {next(iter(facts))} with a RowStream, whose rows have all that is known "
@@ -233,15 +216,4 @@ def posteriors_of_stream(
             f"{', '.join(stream.names)}."
         )
     refuse_other_units([stream.units[name] for name in stream.names], fit.labels.units, names)
-    stream = stream if noise is None else stream.with_errors(noise)
-
-    def walk() -> Iterator[Part]:
-        first = 0
-        for rows in stream.chunks():
-            with stream.named_errors(), as_guest():
-                found = draws.posterior(fit.density, ready(fit, engine, rows))
-            found = replace(found, origin=Origin(units=fit.units))
-            yield slice(first, first + len(rows)), found
-            first += len(rows)
-
-    return walk()
+    return stream if noise is None else stream.with_errors(noise)

@@ -69,7 +69,7 @@ class Known:
 
     def checked(self, rows: Observations) -> "Known":
         """Return the facts for these rows, which must agree with them."""
-        if not self.traits and rows.noise.truth_ends is None:
+        if not any(fact is not None for fact in (*vars(self).values(), rows.noise.truth_ends)):
             return Known(atoms=np.empty((0, rows.latent_dim)))
         bounds = self.bounds_of(rows)
         if bounds is not None:
@@ -81,12 +81,14 @@ class Known:
 class Reduction(Protocol):
     """A fact that is learned, or taken out of the rows, before an engine sees them.
 
-    ``facts`` are the traits that it is about, ``takes`` those that the rows may have with these.
+    ``facts`` are the traits that it is about, ``takes`` those that the rows may have with these,
+    ``finds`` is the type of what it learns.
     """
 
     name: str
     facts: frozenset[str]
     takes: frozenset[str]
+    finds: type[Learned]
 
     def prepare(self, rows: Observations, run: Run, fit: PlainFit) -> tuple[Observations, Learned]:
         """Return changed rows, and the way back."""

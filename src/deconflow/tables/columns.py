@@ -530,13 +530,7 @@ def independent_noise(
 
     if kind == "split-normal" or not np.array_equal(lower, upper, equal_nan=True):
         return laws.split_normal(lower=lower, upper=upper)
-    if kind == "student-t":
-        return laws.student_t(scale=lower, df=np.full_like(lower, df))
-    if kind == "laplace":
-        return laws.laplace(scale=lower / np.sqrt(2))
-    if kind == "uniform":
-        return laws.uniform(half_width=lower)
-    return laws.gaussian(sd=lower)
+    return laws.BY_ERROR[kind](lower, df)
 
 
 # -- what people write: ``x=column``, ``x=0:1`` -------------------------------------------------

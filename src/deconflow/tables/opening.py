@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deconflow.extras import need
 from deconflow.files import replacing
 from deconflow.tables.formats import (
     ENDINGS,
@@ -23,7 +24,6 @@ from deconflow.tables.formats import (
     clear_read_errors,
     ending_of,
     format_of,
-    need,
     split_part,
 )
 

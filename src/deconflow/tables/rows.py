@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deconflow._types import AnyArray, Array, BoolArray, IntArray
+from deconflow.extras import need
 from deconflow.tables.columns import MULTIPLYING, Columns, check_available, split_list
-from deconflow.tables.formats import Source, need
+from deconflow.tables.formats import Source
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -25,16 +25,9 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from deconflow._types import AnyArray, BoolArray
+from deconflow.extras import need
 from deconflow.tables.cells import can_be, present
-from deconflow.tables.formats import (
-    Format,
-    Source,
-    TableError,
-    about,
-    clear_read_errors,
-    described,
-    need,
-)
+from deconflow.tables.formats import Format, Source, TableError, about, clear_read_errors, described
 
 Write = Callable[[pa.Table], None]
 #: Types that a column of text may turn out to have, the narrowest first.

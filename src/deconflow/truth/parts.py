@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.arrays import moved
-from deconflow.checks import as_floats
+from deconflow.checks import as_floats, moved
 from deconflow.noise import is_distribution
 from deconflow.observations import Observations
 from deconflow.truth.bounds import Bounds
