@@ -7,7 +7,7 @@ import numpy as np
 
 from deconflow.certificate import Certificate, Finding
 from deconflow.noise import Noise
-from deconflow.trust.check import UNFIT, Case, Check
+from deconflow.trust.check import FLOOR, UNFIT, Case, Check, Table
 from deconflow.trust.checks import (
     columns,
     copies,
@@ -26,7 +26,6 @@ from deconflow.trust.checks import (
     swapped,
     tails,
 )
-from deconflow.trust.table import FLOOR, Table
 from deconflow.xd import FitSettings, PreparedData, Stopping
 
 CHECKS: dict[str, Check] = {

@@ -3,12 +3,20 @@
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.certificate import Finding
 from deconflow.noise import GaussianNoise, student_t
-from deconflow.trust.check import FEW, FEWEST_FOR_SHAPE, Alternative, Case, Check
-from deconflow.trust.comparison import one_sided, ratio
-from deconflow.trust.lens import log_p
-from deconflow.trust.table import Table, restricted
+from deconflow.trust.check import (
+    FEW,
+    FEWEST_FOR_SHAPE,
+    Alternative,
+    Case,
+    Check,
+    Finding,
+    Table,
+    log_p,
+    one_sided,
+    ratio,
+    restricted,
+)
 
 #: Noise with heavier tails: a share of the values has errors so many times as large.
 TAIL_SHARE, TAIL_FACTORS = 0.2, (2.0, 4.0)
