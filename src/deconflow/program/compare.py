@@ -79,7 +79,7 @@ def _split(rows: Rows, share: float, seed: int) -> tuple[AnyArray, AnyArray]:
     n_test = max(1, round(share * len(order)))
     data = Observations.from_arrays(rows.w, rows.stated, groups=rows.groups)
     codes = keep_copies_together(data).group_codes()
-    held = hold_out(np.arange(len(order)) if codes is None else codes, order, n_test)[order]
+    held = hold_out(codes, order, n_test)
     if (~held).sum() < 2:
         raise ValueError(f"Expected enough rows to hold some out; got {len(rows)}.")
     return order[~held], order[held]
