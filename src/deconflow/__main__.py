@@ -27,8 +27,7 @@ def main() -> None:
 
 def _signals() -> list[int]:
     """Name the signals that ask a program to end, but not those that are to be ignored."""
-    names = ("SIGINT", "SIGTERM", "SIGHUP")
-    known = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    known = [each for each in signal.Signals if each.name in ("SIGINT", "SIGTERM", "SIGHUP")]
     return [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
 
 

@@ -96,5 +96,4 @@ def _summary(
 def _draw(model: Deconvolver, data: Measurements, path: Path) -> None:
     blur = (data.sd / data.w.std(0)).sum(1)
     rows = np.argsort(blur)[(np.linspace(0.1, 0.95, SHOWN_ROWS) * len(blur)).astype(int)]
-    axes = model.plot("corner", data.w, data.sd, rows=rows)
-    axes[0, 0].figure.savefig(path, dpi=110)
+    model.plot("corner", data.w, data.sd, rows=rows)[0, 0].figure.savefig(path, dpi=110)

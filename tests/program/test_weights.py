@@ -7,7 +7,7 @@ from tables.catalogue import catalogue, text
 
 from deconflow import XDGMM
 from deconflow.program.model_folder import load as load_folder
-from deconflow.program.plot import measured_rows
+from deconflow.program.plot import by_weight, measured_rows
 
 FIT = ("-c", "x,y", "-o", "weighted", "--weights", "wt", *XD)
 
@@ -50,7 +50,7 @@ def test_pictures_show_rows_as_often_as_they_count(folder):
     saved = load_folder(folder / "weighted")
     data = measured_rows(saved, None)
     low = int(np.nanargmin(data.rows.w[:, 0]))
-    shown = data.by_weight([low], 0).rows.w[:, 0]
+    shown = by_weight(data.rows, [low], 0).w[:, 0]
     assert shown[0] == data.rows.w[low, 0]
     assert np.nanmin(shown[1:]) > np.nanmedian(x)
     assert np.nanmin(data.rows.w[:, 0]) < np.nanmedian(x)  # the negative twin

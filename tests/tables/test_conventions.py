@@ -42,22 +42,20 @@ def test_which_column_it_is(case):
     assert error_columns(available, name, measured) == ([(wanted, wanted)] if wanted else [])
 
 
-def test_several_are_refused_with_their_names():
-    with pytest.raises(ValueError, match=r"got several: x_err, dx\. Name it: errors=\['x=x_err'"):
-        find_columns(["x", "x_err", "dx"], ["x"])
+SKY = ["id", "plx", "g", "plx_uncertainty", "plx_flag", "error_in_g", "seed", "sequence"]
+REFUSED = {
+    "several": (["x", "x_err", "dx"], ["x"], (), r"several: x_err, dx\. Name it: err.*'x=x_err'"),
+    "said for another": (["x", "y", "dx"], ["x", "y"], ["y=dx"], "the error of column 'x'"),
+    "likely ones": (SKY, ["plx", "g"], (), r"may be plx_uncertainty, error_in_g, plx_flag\. Name"),
+    "none": (["plx", "id"], ["plx"], (), r"got none of them\. Name it"),
+}  # fmt: skip
 
 
-def test_a_column_that_is_said_for_one_is_not_found_for_another():
-    with pytest.raises(ValueError, match="Expected the error of column 'x'"):
-        find_columns(["x", "y", "dx"], ["x", "y"], errors=["y=dx"])
-
-
-def test_likely_columns_of_this_table_are_named():
-    table = ["id", "plx", "g", "plx_uncertainty", "plx_flag", "error_in_g", "seed", "sequence"]
-    with pytest.raises(ValueError, match=r"may be plx_uncertainty, error_in_g, plx_flag\. Name"):
-        find_columns(table, ["plx", "g"])
-    with pytest.raises(ValueError, match=r"got none of them\. Name it"):
-        find_columns(["plx", "id"], ["plx"])
+@pytest.mark.parametrize("case", REFUSED)
+def test_errors_that_are_not_found_are_asked_for(case):
+    available, names, errors, message = REFUSED[case]
+    with pytest.raises(ValueError, match=message):
+        find_columns(available, names, errors=errors)
 
 
 def planets(tmp_path, lower, errors=(), size=10):

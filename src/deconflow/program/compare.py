@@ -53,8 +53,7 @@ def compare(
 def verdict(scores: dict[str, Array], weights: Array | None = None) -> Iterator[str]:
     """Say which method is best, and whether that is more than luck."""
     found = {name: _mean(values, weights) for name, values in scores.items()}
-    best = max(found, key=lambda name: found[name][0])
-    width = max(map(len, scores))
+    best, width = max(found, key=lambda name: found[name][0]), max(map(len, scores))
     for name, (mean, error) in found.items():
         yield f"{name:{width}} held-out log p(w) {mean:.4f} +- {error:.4f} per row"
     for name in [name for name in scores if name != best]:
@@ -80,7 +79,7 @@ def _split(rows: Rows, share: float, seed: int) -> tuple[AnyArray, AnyArray]:
     n_test = max(1, round(share * len(order)))
     data = Observations.from_arrays(rows.w, rows.stated, groups=rows.groups)
     codes = keep_copies_together(data).group_codes()
-    held = hold_out(np.arange(len(order)) if codes is None else codes, order, n_test)[order]
+    held = hold_out(codes, order, n_test)
     if (~held).sum() < 2:
         raise ValueError(f"Expected enough rows to hold some out; got {len(rows)}.")
     return order[~held], order[held]

@@ -120,7 +120,10 @@ def new_columns(
     yield of_each({"mean": "posterior mean"}), lambda answer, seed: answer.mean
     yield of_each({"sd": "posterior standard deviation"}), lambda answer, seed: answer.sd
     if shares:
-        words = {f"q{_percent(share)}": f"posterior quantile {share:g}" for share in shares}
+        words = {
+            "q" + f"{100 * share:g}".replace(".", "_"): f"posterior quantile {share:g}"
+            for share in shares
+        }
         yield of_each(words), lambda answer, seed: np.hstack(answer.quantile(shares))
     if correlations and len(names) > 1:
         i, j = np.triu_indices(len(names), 1)
@@ -161,8 +164,10 @@ def _probability(names: Sequence[str], asked: Range, answer: Any, seed: int) -> 
 
 def _of_atom(names: Sequence[str], atom: Array) -> NewColumn:
     """Name the column of an atom, as ``prob_x_at_0``, with as many digits as tell it apart."""
-    digits = [np.format_float_positional(value, trim="-") for value in atom]
-    ending = "_".join(f"{name}_at_{value}" for name, value in zip(names, digits, strict=True))
+    ending = "_".join(
+        f"{name}_at_{np.format_float_positional(value, trim='-')}"
+        for name, value in zip(names, atom, strict=True)
+    )
     place = ", ".join(f"{value:g}" for value in atom)
     return NewColumn(f"prob_{ending}", f"probability that the truth is exactly {place}")
 
@@ -174,7 +179,3 @@ def parse_shares(text: str) -> list[float]:
         if not 0 < share < 1:
             raise ValueError(f"Expected --quantiles between 0 and 1; got {part!r}.")
     return list(dict.fromkeys(shares.values()))
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:g}".replace(".", "_")

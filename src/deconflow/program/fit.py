@@ -161,14 +161,13 @@ def _checkpoint(output: Path, method: str, resume: bool, resumable: bool) -> Ite
             note(f"Another fit to {output} is running: this one keeps no checkpoint.")
         elif resumable and resume and not (folder / "fit").exists():
             note(f"Nothing to resume for {output}: starting anew.")
-        if ours and not resume:
-            for path in folder.iterdir():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for path in folder.iterdir() if ours and not resume else ():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
         try:
             yield folder / "fit" if ours else None
         except BaseException:
-            if ours:
-                with suppress(OSError):
+            with suppress(OSError):
+                if ours:
                     folder.rmdir()  # if nothing was kept
             raise
         if ours:

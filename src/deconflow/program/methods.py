@@ -71,8 +71,8 @@ def check_known(options: Namespace, method: str) -> None:
     check_method(method)
     if options.background not in (None, "uniform"):
         raise ValueError(f"Expected --background uniform; got {options.background!r}.")
-    facts = {"given": "covariates", "bounds": "bounds", "atoms": "atoms"}
-    for name, fact in (facts | {"background": "background"}).items():
+    for name in ("given", "bounds", "atoms", "background"):
+        fact = "covariates" if name == "given" else name
         if getattr(options, name) is not None and not takes(method, fact):
             *able, last = [each for each in METHODS if takes(each, fact)]
             raise ValueError(

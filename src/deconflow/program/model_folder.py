@@ -85,9 +85,7 @@ class ModelFolder:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the dimensions."""
-        if self.columns is not None:
-            return self.columns.names
-        return tuple(self.files.description["fit"]["names"])
+        return self.columns.names if self.columns else tuple(self.files.description["fit"]["names"])
 
     @property
     def units(self) -> dict[str, str | None]:
@@ -157,11 +155,10 @@ def load(path: str | Path) -> ModelFolder:
     about: dict[str, Any] = {}
     if TABLE in files.contents:
         about = parse_json(files.contents[TABLE], path / TABLE, SAVED_ABOUT)
-    known = about.pop("columns", None)
+    known, n = about.pop("columns", None), files.description["n_features_in"]
     if known is not None:
         per_column = (known.names, known.errors, known.units, known.limits, known.replicate_columns)
         shares = (known.replicate_covariance, *known.replicate_covariance)
-        n = files.description["n_features_in"]
         if any(len(values) not in (0, n) for values in (*per_column, *shares)):
             raise ValueError(
                 f"Expected a whole model; got a damaged {TABLE} at {path}: its columns are not "

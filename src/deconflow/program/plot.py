@@ -1,6 +1,5 @@
 """``deconflow plot``: pictures of a model."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,12 +7,11 @@ import numpy as np
 import typer
 
 from deconflow import extras
-from deconflow._types import IntArray
 from deconflow.files import replacing
 from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
-from deconflow.tables import Rows, is_many, split_list, split_part
+from deconflow.tables import Measurements, Rows, is_many, split_list, split_part
 
 KINDS = ("corner", "marginals", "row", "before_after", "diagnostics")
 TAKE_ROWS = ("corner", "row")
@@ -50,7 +48,12 @@ def plot(
         if not 10 <= dpi <= 5000:
             raise ValueError(f"Expected --dpi in [10, 5000]; got {dpi:g}.")
         check_picture(output)
-        chosen = _parse_rows(rows)
+        try:
+            chosen = [int(part) for part in split_list([rows])]
+        except ValueError as error:
+            raise ValueError(
+                f"Expected --rows as whole numbers, such as 0,17; got {rows!r}."
+            ) from error
         need_plots()
         saved = load(model)
         shown = split_list(columns, saved.names) if columns else None
@@ -58,50 +61,28 @@ def plot(
         say(f"Picture written to {output}.")
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The usable rows of a table; ``places`` are their numbers among its ``n_rows``."""
-
-    rows: Rows
-    places: IntArray
-    n_rows: int
-
-    def __getitem__(self, rows: Any) -> "Measured":
-        return Measured(self.rows[rows], self.places[rows], self.n_rows)
-
-    def by_weight(self, first: list[int], seed: int) -> "Measured":
-        """Take some rows, and then all rows by chance, as often as their weights say."""
-        weights = np.asarray(self.rows.weights)
-        shares = weights / weights.sum()
-        drawn = np.random.default_rng(seed).choice(len(shares), len(shares), p=shares)
-        return self[np.array([*first, *np.sort(drawn)])]
-
-    def named(self, rows: list[int]) -> IntArray:
-        """Find rows by their numbers in the table."""
-        for row in rows:
-            if row not in self.places:
-                raise ValueError(
-                    f"Expected --rows among the {len(self.places)} that can be used of "
-                    f"{self.n_rows}, from {self.places[0]} to {self.places[-1]}; got {row}."
-                )
-        return np.searchsorted(self.places, rows)
+def by_weight(rows: Rows, first: list[int], seed: int) -> Rows:
+    """Take some rows, and then all rows by chance, as often as their weights say."""
+    weights = np.asarray(rows.weights)
+    shares = weights / weights.sum()
+    drawn = np.random.default_rng(seed).choice(len(shares), len(shares), p=shares)
+    return rows[np.array([*first, *np.sort(drawn)])]
 
 
-def measured_rows(saved: ModelFolder, table: Path | None) -> Measured | None:
+def measured_rows(saved: ModelFolder, table: Path | None) -> Measurements | None:
     """Read a table, or the one that was fitted; None if that is gone."""
     if table is None:
         path = saved.about.get("table", {}).get("path")
         if path is None or not (split_part(path)[0].is_file() or is_many(path)):
             return None
         table = Path(path)
-    found = saved.measurements(table)
-    return Measured(found.rows, np.flatnonzero(found.usable), len(found))
+    return saved.measurements(table)
 
 
 def draw(
     saved: ModelFolder,
     kind: str,
-    data: Measured | None,
+    data: Measurements | None,
     rows: list[int],
     seed: int = 0,
     columns: list[str] | None = None,
@@ -114,18 +95,24 @@ def draw(
         if kind != "marginals":
             raise ValueError(f"Expected a table for a picture of kind {kind}; got none. Name it.")
     else:
-        places = data.named(rows).tolist()
-        if data.rows.weights is not None:
+        for row in rows:
+            if row not in data.places:
+                raise ValueError(
+                    f"Expected --rows among the {len(data.places)} that can be used of "
+                    f"{len(data)}, from {data.places[0]} to {data.places[-1]}; got {row}."
+                )
+        measured, places = data.rows, np.searchsorted(data.places, rows).tolist()
+        if measured.weights is not None:
             if kind == "diagnostics":
                 raise ValueError(
                     "Expected rows that count equally for a picture of kind diagnostics; got "
                     "weights. The certificate allows for them."
                 )
-            data, places = data.by_weight(places, seed), list(range(len(places)))
+            measured, places = by_weight(measured, places, seed), list(range(len(places)))
         if kind in TAKE_ROWS:
             options |= {"rows": places, "row_names": rows}
-        facts = data.rows.facts
-        options |= {name: facts[name] for name in DRAWN if name in facts} | {"w": data.rows.w}
+        facts = measured.facts
+        options |= {name: facts[name] for name in DRAWN if name in facts} | {"w": measured.w}
     return np.ravel(saved.estimator.plot(kind, **options))[0].figure
 
 
@@ -152,12 +139,3 @@ def check_picture(output: Path) -> None:
     """Raise unless the name is that of a picture."""
     if output.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise ValueError(f"Expected a picture that ends in .png, .pdf or .svg; got {output.name}.")
-
-
-def _parse_rows(text: str) -> list[int]:
-    try:
-        return [int(part) for part in split_list([text])]
-    except ValueError as error:
-        raise ValueError(
-            f"Expected --rows as whole numbers, such as 0,17; got {text!r}."
-        ) from error

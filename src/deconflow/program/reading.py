@@ -160,8 +160,8 @@ def read_all(reader: RowReader) -> "tuple[Measurements, Found]":
     groups, found = measured.rows.groups, Found.of(measured)
     lines = found.in_words(reader.columns, reader.weights)
     if reader.given is not None:
-        covariates = ["noise"] * reader.given.errors + list(reader.given.labels)
-        lines.append(f"given {', '.join(covariates)}")
+        errors = ["noise"] if reader.given.errors else []
+        lines.append(f"given {', '.join([*errors, *reader.given.labels])}")
     if groups is not None:
         sizes = Counter(groups.astype(str)).values()
         lines.append(
@@ -201,10 +201,9 @@ def refuse_unseen(found: Measurements, options: Namespace, names: Sequence[str])
         outside = (values < each.lower) | (values > each.upper)
         if outside.any() and options.select_of == "measured":
             first = int(outside.argmax())
-            place = row_name(int(np.flatnonzero(found.usable)[first]))
             raise ValueError(
-                f"Expected rows that --select lets through; got {each.name} = "
-                f"{values[first]:g} in {place}. Leave such rows out, or change the range."
+                f"Expected rows that --select lets through; got {each.name} = {values[first]:g} in "
+                f"{row_name(int(found.places[first]))}. Leave such rows out, or change the range."
             )
 
 

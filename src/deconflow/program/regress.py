@@ -11,9 +11,9 @@ from deconflow.extras import need
 from deconflow.program.messages import note, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
-from deconflow.program.plot import Measured, check_picture, measured_rows, need_plots, save
+from deconflow.program.plot import check_picture, measured_rows, need_plots, save
 from deconflow.program.streaming import NewColumn, new_fields
-from deconflow.tables import format_of, split_list, writing
+from deconflow.tables import Measurements, format_of, split_list, writing
 
 LEVEL = 0.9
 SHARES = (0.16, 0.5, 0.84)
@@ -108,7 +108,7 @@ def _write(saved: ModelFolder, found: Any, output: Path) -> None:
         write(pa.table([*columns.values()], schema=schema))
 
 
-def _drawn(saved: ModelFolder, found: Any, data: Measured | None) -> Any:
+def _drawn(saved: ModelFolder, found: Any, data: Measurements | None) -> Any:
     import matplotlib.pyplot as plt
 
     figure, ax = plt.subplots(layout="constrained")

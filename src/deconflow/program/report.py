@@ -4,12 +4,12 @@ import base64
 import html
 import io
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -19,11 +19,8 @@ from deconflow.files import replacing
 from deconflow.program.messages import TYPED, now, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed, as_options
-from deconflow.program.plot import Measured, draw, measured_rows, need_plots
-from deconflow.tables import COUNTS
-
-if TYPE_CHECKING:
-    from deconflow.estimators import SelfTest
+from deconflow.program.plot import draw, measured_rows, need_plots
+from deconflow.tables import COUNTS, Measurements, Rows
 
 #: Correlations that are shown; of more, the largest.
 MOST_PAIRS = 15
@@ -125,7 +122,7 @@ def report(
         need_plots()
         saved = load(model)
         data = measured_rows(saved, table)
-        tested = _tested(saved, data, self_test, seed) if self_test else None
+        tested = self_tested(saved, data, self_test, seed) if self_test else []
         text = page(saved, model, data, seed, table, tested)
         with replacing(output) as part:
             part.write_text(text, encoding="utf-8")
@@ -135,10 +132,10 @@ def report(
 def page(
     saved: ModelFolder,
     path: Path,
-    data: Measured | None,
+    data: Measurements | None,
     seed: int = 0,
     table: Path | None = None,
-    tested: "SelfTest | None" = None,
+    tested: Sequence[str] = (),
 ) -> str:
     """Return the page as HTML; all that comes from a table or a model is escaped.
 
@@ -153,7 +150,7 @@ def page(
         "What was chosen": chosen(saved),
         "Components": components(saved),
         "The oddest rows": odd_rows(saved, data, seed),
-        **({} if tested is None else {"Self-test": _self_test(tested)}),
+        **({"Self-test": tested} if tested else {}),
         "Settings": _settings(saved),
         "Where it comes from": _origin(saved),
         "The same in Python": [code(_python(saved, path, data, seed, table))],
@@ -206,8 +203,10 @@ def _data(saved: ModelFolder) -> list[str]:
     ]
 
 
-def _tested(saved: ModelFolder, data: Measured | None, n_tables: int, seed: int) -> "SelfTest":
-    """Fit again to simulated tables, with a bar."""
+def self_tested(
+    saved: ModelFolder, data: Measurements | None, n_tables: int, seed: int
+) -> list[str]:
+    """Fit again to simulated tables, with a bar; sentences first, then the figures."""
     if data is None:
         raise ValueError("Expected a table for a self-test; got none. Name it.")
     if data.rows.limits is not None:
@@ -217,26 +216,22 @@ def _tested(saved: ModelFolder, data: Measured | None, n_tables: int, seed: int)
         )
     from deconflow.estimators import self_test
 
-    return data.rows.ask(
+    found = data.rows.ask(
         self_test, saved.estimator, n_tables=n_tables, random_state=seed, verbose=True
     )
+    lines = [paragraph(as_options(sentence)) for sentence in found.sentences()]
+    return [*lines, table(["", "found"], found.figures().items())]
 
 
 def _python(
-    saved: ModelFolder, path: Path, data: Measured | None, seed: int, table: Path | None
+    saved: ModelFolder, path: Path, data: Measurements | None, seed: int, table: Path | None
 ) -> str:
     """Return code that prints the figures of the page."""
     lines, model = CODE.format(model=str(path)), saved.estimator
     if data is None or "projected" in model.fit_.traits:
         return lines + CODE_WITHOUT_ROWS
-    place = table or Path(saved.about["table"]["path"])
-    return lines + CODE_WITH_ROWS.format(table=str(place), seed=seed)
-
-
-def _self_test(found: "SelfTest") -> list[str]:
-    """Sentences first, then the figures."""
-    said = [paragraph(as_options(sentence)) for sentence in found.sentences()]
-    return [*said, table(["", "found"], found.figures().items())]
+    place = str(table or Path(saved.about["table"]["path"]))
+    return lines + CODE_WITH_ROWS.format(table=place, seed=seed)
 
 
 def _settings(saved: ModelFolder) -> list[str]:
@@ -271,7 +266,7 @@ def versions() -> str:
     return ", ".join(said)
 
 
-def _picture(saved: ModelFolder, kind: str, data: Measured | None, seed: int) -> str:
+def _picture(saved: ModelFolder, kind: str, data: Measurements | None, seed: int) -> str:
     try:
         return figure(draw(saved, kind, data, [], seed), CAPTIONS[kind])
     except ValueError as error:  # a table that is gone, or rows that cannot be simulated
@@ -292,7 +287,7 @@ def or_why_not(make: Callable[..., list[str]]) -> Callable[..., list[str]]:
 
 
 @or_why_not
-def answer(saved: ModelFolder, data: Measured | None) -> list[str]:
+def answer(saved: ModelFolder, data: Measurements | None) -> list[str]:
     """Mean, spread, quantiles and correlations of the truth, beside the measured ones."""
     model = saved.estimator
     if data is None or "projected" in model.fit_.traits:
@@ -316,7 +311,7 @@ def answer(saved: ModelFolder, data: Measured | None) -> list[str]:
     return lines
 
 
-def _about_figures(saved: ModelFolder, data: Measured | None, how: str) -> list[str]:
+def _about_figures(saved: ModelFolder, data: Measurements | None, how: str) -> list[str]:
     """Say what the figures are, and what to keep in mind."""
     model, what = saved.estimator, "Mean, spread (standard deviation), quantiles and correlations"
     lines = {
@@ -351,8 +346,8 @@ def chosen(saved: ModelFolder) -> list[str]:
             [name, f"{each.share:.3f}", _behind(each.behind, each.error)]
             for name, each in model.fit_.solution.fitted.standings.items()
         ]
-        candidates = table(["candidate", "weight", BEHIND], rows, figures=[1, 2])
-        lines += ["<h3>Candidates</h3>", candidates]
+        heads = ["candidate", "weight", BEHIND]
+        lines += ["<h3>Candidates</h3>", table(heads, rows, figures=[1, 2])]
     selection = getattr(model, "selection_", None)
     if selection:
         lines += ["<h3>Numbers of components</h3>", _numbers_of_components(selection)]
@@ -392,20 +387,25 @@ def components(saved: ModelFolder) -> list[str]:
 
 
 @or_why_not
-def odd_rows(saved: ModelFolder, data: Measured | None, seed: int) -> list[str]:
+def odd_rows(saved: ModelFolder, data: Measurements | None, seed: int) -> list[str]:
     """The rows with the smallest p-values, and how many should be so by chance."""
     from deconflow.evaluation import unusual_rows
 
     if data is None:
         raise ValueError("Expected a table for p-values of its rows; got none. Name it.")
-    drawn = np.random.default_rng(0).permutation(len(data.rows))[:MOST_ROWS]
-    some = data[np.sort(drawn)]
-    p = np.full(data.n_rows, np.nan)
-    p[some.places] = some.rows.ask(saved.estimator.p_values, random_state=seed)
+    drawn = np.sort(np.random.default_rng(0).permutation(len(data.rows))[:MOST_ROWS])
+    some, places = data.rows[drawn], data.places[drawn]
+    p = np.full(len(data), np.nan)
+    p[places] = some.ask(saved.estimator.p_values, random_state=seed)
     found = unusual_rows(p)
     rows = [
-        [str(row), f"{p[row]:.2g}", f"{found.q_values[row]:.2g}", *_measured(some, row)]
-        for row in np.argsort(p, kind="stable")[: min(ODDEST, len(some.places))]
+        [
+            str(row),
+            f"{p[row]:.2g}",
+            f"{found.q_values[row]:.2g}",
+            *_measured(some, np.searchsorted(places, [row])),
+        ]
+        for row in np.argsort(p, kind="stable")[: min(ODDEST, len(places))]
     ]
     lines = {
         f"{found}.":
@@ -414,8 +414,8 @@ def odd_rows(saved: ModelFolder, data: Measured | None, seed: int) -> list[str]:
         "q-value the share of false alarms among all rows that are at least as unusual. Rows are "
         "counted from 0, as score counts them.":
             True,
-        f"Of {len(data.places)} rows {len(some.places)} were looked at, taken at random.":
-            len(some.places) < len(data.places),
+        f"Of {len(data.places)} rows {len(places)} were looked at, taken at random.":
+            len(places) < len(data.places),
         "These p-values know nothing of the selection, and are rough near its edge.":
             "selected" in saved.estimator.fit_.traits,
     }  # fmt: skip
@@ -424,9 +424,9 @@ def odd_rows(saved: ModelFolder, data: Measured | None, seed: int) -> list[str]:
     return [*shown, table(heads, rows, figures=range(len(heads)))]
 
 
-def _measured(some: Measured, row: int) -> list[str]:
-    """Write the values of a row of the table, with their errors."""
-    one = some.rows[np.searchsorted(some.places, [row])]
+def _measured(rows: Rows, which: Any) -> list[str]:
+    """Write the values of a row, with their errors."""
+    one = rows[which]
     limits = np.zeros(one.w.shape, int) if one.limits is None else one.limits
     return [
         "missing" if np.isnan(w) else f"{('', '>', '<')[flag]}{w:.4g} +- {sd:.2g}"
@@ -437,7 +437,7 @@ def _measured(some: Measured, row: int) -> list[str]:
 # -- pieces of HTML; whatever text goes into them is escaped --------------------------------------
 
 
-def document(title: str, beginning: Iterable[str], sections: Mapping[str, list[str]]) -> str:
+def document(title: str, beginning: Iterable[str], sections: Mapping[str, Sequence[str]]) -> str:
     """Return a whole page, which may load nothing and run nothing."""
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     lines = [f"<h1>{safe(title)}</h1>", *beginning]
@@ -500,8 +500,8 @@ def safe(text: Any) -> str:
 
 def _row(tag: str, cells: list[Any], kinds: list[str]) -> str:
     texts = [f"{cell:.4g}" if isinstance(cell, float) else safe(cell) for cell in cells]
-    pairs = zip(texts, kinds, strict=True)
-    return "<tr>" + "".join(f"<{tag}{_class(k)}>{text}</{tag}>" for text, k in pairs) + "</tr>"
+    pairs = zip(map(_class, kinds), texts, strict=True)
+    return "<tr>" + "".join(f"<{tag}{kind}>{text}</{tag}>" for kind, text in pairs) + "</tr>"
 
 
 def _class(kind: str) -> str:

@@ -28,8 +28,9 @@ def sample(
     """
     with one_line_errors():
         saved, pa = load(model), need("pyarrow")
-        units = saved.units.items()
-        columns = [NewColumn(name, f"draw of the true {name}", unit) for name, unit in units]
+        columns = [
+            NewColumn(name, f"draw of the true {name}", unit) for name, unit in saved.units.items()
+        ]
         schema = pa.schema(new_fields(columns, output))
         with writing(output, schema) as write:
             for start in range(0, number, AT_ONCE):

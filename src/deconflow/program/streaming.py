@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,11 +51,9 @@ STATUS = NewColumn("deconflow_status", "ok, or why the row could not be used", k
 
 def open_for(table: Path, output: Path | None) -> Source:
     """Open a table whose rows will go to ``output``; text that goes to text stays as it is."""
-    text = output is not None and bool(format_of(output).delimiter)
-    source = open_table(table, typed=not text)
-    if output is None or STANDARD in (table, output) or not output.exists():
-        return source
-    if any(output.samefile(file) for file in source.files):
+    source = open_table(table, typed=output is None or not format_of(output).delimiter)
+    is_new = output is None or STANDARD in (table, output) or not output.exists()
+    if not is_new and any(file.samefile(str(output)) for file in source.files):
         raise ValueError(f"Expected another output than the table itself; got {output} for both.")
     return source
 
@@ -78,10 +76,8 @@ def append_columns(
     """
     source, counts, first_row = reader.source, Counter[str](), 0
     needed = reader.needed if output is None else None
-    with (
-        tqdm(total=source.n_rows, unit=" rows", disable=not progress) as bar,
-        _output_of(reader, output, columns, prefix) as write,
-    ):
+    opened = _written_to(output, reader, columns, prefix) if output else nullcontext(_nowhere)
+    with tqdm(total=source.n_rows, unit=" rows", disable=not progress) as bar, opened as write:
         for table in source.chunks(chunk, needed):
             values, status = _compute_rows(reader, table, first_row, len(columns), compute)
             write(table, values, status)
@@ -92,21 +88,22 @@ def append_columns(
         if not counts:
             raise ValueError(f"Expected one or more rows in {source.name}; got none.")
         if "ok" not in counts:
-            reason = counts.most_common(1)[0][0]
             raise ValueError(
-                f"Expected a row of {source.name} that can be used; got none: {reason}"
+                f"Expected a row of {source.name} that can be used; got none: "
+                f"{counts.most_common(1)[0][0]}"
             )
     return counts
 
 
+def _nowhere(*chunk: object) -> None:
+    """Write nothing."""
+
+
 @contextmanager
-def _output_of(
-    reader: RowReader, output: Path | None, columns: Sequence[NewColumn], prefix: str
+def _written_to(
+    output: Path, reader: RowReader, columns: Sequence[NewColumn], prefix: str
 ) -> "Iterator[Callable[[pa.Table, Array, AnyArray], None]]":
     """Give what writes a chunk with its new columns and status."""
-    if output is None:
-        yield lambda table, values, status: None
-        return
     arrow: Any = need("pyarrow")
     kept = reader.source.kept or reader.source.names
     schema = arrow.schema([reader.source.schema.field(name) for name in kept])
@@ -136,7 +133,7 @@ def _compute_rows(
     Where some rows cannot be computed, they are halved until the row that fails is alone.
     """
     rows = reader(table, first_row)
-    status, places = rows.status, np.flatnonzero(rows.usable)
+    status, places = rows.status, rows.places
     values, n_failed = np.full((len(rows), width), np.nan), 0
     starts = range(0, len(places), ROWS_AT_ONCE)
     parts = [places[start : start + ROWS_AT_ONCE] for start in reversed(starts)]

@@ -211,8 +211,7 @@ def _words(column: pa.ChunkedArray, name: str) -> AnyArray:
 def _objects(column: pa.ChunkedArray) -> AnyArray:
     """Return cells as objects of Python, None where missing."""
     column = _decoded(column)
-    text = column.type == pa.string()
-    cells = (present(column) if text else column).to_pylist()
+    cells = (present(column) if column.type == pa.string() else column).to_pylist()
     objects = np.empty(len(cells), dtype=object)
     objects[:] = [None if cell is None or cell != cell else cell for cell in cells]
     return objects

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -161,8 +162,8 @@ class Columns:
         found = [] if self.replicate_columns else list(self.names)
         found += [column for column, _ in self.scales()]
         found += [column for _, _, column in self.correlations]
-        more = (*self.limits, self.log_prior, self.counted_with, self.replicates)
-        return list(dict.fromkeys([*found, *(column for column in more if column)]))
+        found += filter(None, [*self.limits, self.log_prior, self.counted_with, self.replicates])
+        return list(dict.fromkeys(found))
 
     def place(self, name: str) -> str:
         """Name the column of a table that has the unit of a measured one."""
@@ -454,7 +455,7 @@ def likely_errors(available: Sequence[str], name: str, measured: Sequence[str]) 
 
     def rank(column: str) -> int:
         small = column.lower()
-        return 2 * (ERROR_WORD.search(small) is not None) + (name.lower() in small)
+        return 2 * bool(ERROR_WORD.search(small)) + (name.lower() in small)
 
     others = [column for column in available if column not in measured and rank(column)]
     return sorted(others, key=rank, reverse=True)[:8]
@@ -468,8 +469,8 @@ def correlation_column(available: Sequence[str], first: str, second: str) -> str
     >>> correlation_column(["x", "y", "y_x_corr"], "x", "y")
     'y_x_corr'
     """
-    either = (f"{first}_{second}_corr", f"{second}_{first}_corr")
-    return next((column for column in either if column in available), None)
+    pairs = (f"{first}_{second}_corr", f"{second}_{first}_corr")
+    return next((column for column in pairs if column in available), None)
 
 
 def limit_column(available: Sequence[str], name: str) -> str | None:
@@ -480,8 +481,7 @@ def limit_column(available: Sequence[str], name: str) -> str | None:
     >>> limit_column(["x", "x_err", "X_LIMIT"], "x")
     'X_LIMIT'
     """
-    forms = (column for near in range(3) for column in _called(available, "{}_limit", name, near))
-    return next(forms, None)
+    return next(chain(*(_called(available, "{}_limit", name, near) for near in range(3))), None)
 
 
 def one_sign(
@@ -528,8 +528,7 @@ def independent_noise(
     """Make noise of a distribution by its name, from the error bars of independent values."""
     from deconflow import noise as laws
 
-    same = upper is lower or np.array_equal(lower, upper, equal_nan=True)
-    if kind == "split-normal" or not same:
+    if kind == "split-normal" or not np.array_equal(lower, upper, equal_nan=True):
         return laws.split_normal(lower=lower, upper=upper)
     return laws.BY_ERROR[kind](lower, df)
 
@@ -673,8 +672,8 @@ def split_list(
     with_comma = [name for name in names if "," in name]
     parts: list[str] = []
     for item in items:
-        one = item.strip() in whole or _split_at(item, with_comma)[0]
-        parts += [item] if one else item.split(",")
+        is_whole = item.strip() in whole or _split_at(item, with_comma)[0]
+        parts += [item] if is_whole else item.split(",")
     return [part.strip() for part in parts if part.strip()]
 
 

@@ -179,8 +179,7 @@ def split_part(path: str | Path) -> tuple[Path, str | None]:
     >>> split_part("stars.csv")
     (PosixPath('stars.csv'), None)
     """
-    pattern = r"(.+\.fits?(?:\.gz|\.bz2)?)\[([^\[\]]+)\]"
-    found = re.fullmatch(pattern, str(path), re.IGNORECASE)
+    found = re.fullmatch(r"(.+\.fits?(?:\.gz|\.bz2)?)\[([^\[\]]+)\]", str(path), re.IGNORECASE)
     if found is None or Path(path).exists():
         return Path(path), None
     return Path(found[1]), found[2]

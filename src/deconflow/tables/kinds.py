@@ -103,8 +103,9 @@ class ErrorBars(Kind):
             return np.full(len(measured), bar)
         values = self.cells.numbers(bar)
         if signed:
-            sign = signs.get(bar, 0)
-            values, signs[bar] = one_sign(values, measured, bar, sign, self.cells.first_row)
+            values, signs[bar] = one_sign(
+                values, measured, bar, signs.get(bar, 0), self.cells.first_row
+            )
         least, bad = "of at least 0", values < 0
         if law != "gaussian":
             least, bad = f"above 0, because the noise is {law},", values <= 0
@@ -127,8 +128,10 @@ class ErrorBars(Kind):
         if columns.noise != MULTIPLYING:
             return w, self._opened(noise)
         for name, values in zip(columns.names, w.T, strict=True):
-            wanted = f"values above 0 in column {name!r}, because errors multiply them"
-            self.cells.refuse(values <= 0, values, wanted, "Correct it, or choose another noise=.")
+            self.cells.refuse(
+                values <= 0, values, f"values above 0 in column {name!r}, because errors multiply "
+                "them", "Correct it, or choose another noise=.",
+            )  # fmt: skip
         return laws.multiplicative(cast("laws.Noise", noise)).read(w)
 
     def _opened(self, noise: laws.Noise | None) -> Law | None:
@@ -150,8 +153,10 @@ class ErrorBars(Kind):
         for a, b, column in self.shared:
             i, j, values = at[a], at[b], self.cells.numbers(column)
             if (a, b, column) in columns.correlations:
-                wanted = f"correlations between -1 and 1 in column {column!r}"
-                self.cells.refuse(np.abs(values) > 1, values, wanted, "Correct it.")
+                self.cells.refuse(
+                    np.abs(values) > 1, values,
+                    f"correlations between -1 and 1 in column {column!r}", "Correct it.",
+                )  # fmt: skip
                 values = values * sd[:, i] * sd[:, j]
             else:
                 values = values * self.reader.factors[column, (a, b)]
@@ -183,22 +188,28 @@ class Counts(Kind):
         cells, binomial = self.cells, self.columns.noise == "binomial"
         for d, name in enumerate(self.columns.names):
             values = cells.numbers(name)
-            wanted = f"counts in column {name!r}, whole numbers of at least 0"
-            advice = "Correct it, or choose another noise=."
-            cells.refuse(~_whole(values), values, wanted, advice)
+            cells.refuse(
+                ~_whole(values), values, f"counts in column {name!r}, whole numbers of at least 0",
+                "Correct it, or choose another noise=.",
+            )  # fmt: skip
             cells.mark(np.isinf(values), f"{name} is infinite")
             self.w[:, d] = values
         self.counted_with, column = None, self.columns.counted_with
         if column is not None:
             self.counted_with = numbers = cells.numbers(column)
-            bad = (numbers <= 0) | (~_whole(numbers) if binomial else False)
-            wanted = f"{'whole ' if binomial else ''}numbers above 0 in column {column!r}"
-            cells.refuse(bad, numbers, wanted, "Correct it, or leave the cell empty.")
+            cells.refuse(
+                (numbers <= 0) | (binomial & ~_whole(numbers)), numbers,
+                f"{'whole ' if binomial else ''}numbers above 0 in column {column!r}",
+                "Correct it, or leave the cell empty.",
+            )  # fmt: skip
             cells.mark(~np.isfinite(numbers), f"no value in {column}")
             if binomial:
                 most = np.fmax.reduce(self.w, axis=1)
-                wanted = f"no more counts than trials, which are in column {column!r}"
-                cells.refuse(most > numbers, most, wanted, "Correct the count or the trials.")
+                cells.refuse(
+                    most > numbers, most,
+                    f"no more counts than trials, which are in column {column!r}",
+                    "Correct the count or the trials.",
+                )  # fmt: skip
 
     def law(self) -> tuple[Array, Law | None]:
         """Return usable values and their noise."""

@@ -9,7 +9,6 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,10 +68,10 @@ def open_table(path: str | Path, *, typed: bool = True) -> Source:
         return source.typed() if typed and known.delimiter else source
     if not is_many(path):
         return AstropySource(path, known, name, part)
-    first, *others = (partial(AstropySource, root / f, known, f"{name}/{f}", part) for f in files)
-    sources = [first()]
+    first = AstropySource(root / files[0], known, f"{name}/{files[0]}", part)
     with warnings.catch_warnings(action="ignore"):  # thousands of files may say the same
-        return Many(name, [*sources, *(other() for other in others)])
+        others = [AstropySource(root / file, known, f"{name}/{file}", part) for file in files[1:]]
+    return Many(name, [first, *others])
 
 
 def is_many(path: str | Path) -> bool:
@@ -101,10 +100,9 @@ def writing(path: str | Path, schema: "pa.Schema") -> "Iterator[Callable[[pa.Tab
         with writer(sys.stdout.buffer, schema, known) as write:
             yield write
         return
-    packing = PACKINGS.get(Path(path).suffix.lower())
     with (
         replacing(path) as part,
-        pa.output_stream(str(part), compression=packing) as file,
+        pa.output_stream(str(part), compression=PACKINGS.get(Path(path).suffix.lower())) as file,
         writer(file, schema, known) as write,
     ):
         yield write

@@ -153,6 +153,11 @@ class Measurements:
         return len(self.usable)
 
     @property
+    def places(self) -> IntArray:
+        """Numbers of the usable rows among all rows."""
+        return np.flatnonzero(self.usable)
+
+    @property
     def status(self) -> AnyArray:
         """``(N,)``: why a row cannot be used, ``"ok"`` for those that can."""
         found = np.full(len(self), "ok", dtype=object)
@@ -387,7 +392,7 @@ def conversion(unit: str, wanted: Sequence[str], column: str) -> float:
         theirs, *parts = (getattr(each, "function_unit", each) for each in found)
         return float(theirs.to(math.prod(parts, start=units.dimensionless_unscaled)))
     except (ValueError, TypeError) as error:
-        product = " * ".join(wanted)
         raise ValueError(
-            f"Expected column {column!r} in a unit like {product}; got {unit}. Convert it."
+            f"Expected column {column!r} in a unit like {' * '.join(wanted)}; got {unit}. "
+            "Convert it."
         ) from error

@@ -122,8 +122,7 @@ class AstropySource(Source):
         with clear_read_errors(self.name), warnings.catch_warnings():
             options: dict[str, Any] = {}
             if known.name == "fits":
-                number = _choose(path, name, part)
-                options = {"hdu": number, "memmap": True, "mask_invalid": False}
+                options = {"hdu": _choose(path, name, part), "memmap": True, "mask_invalid": False}
             if known.name == "votable":
                 _refuse_links(path)
                 options = {"use_names_over_ids": True}
@@ -216,8 +215,7 @@ def _text_format(
     parse = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     above = arrow_csv.ReadOptions(skip_rows=comments)
     with place.open_input_stream(path) as stream:
-        names = arrow_csv.open_csv(stream, above, parse).schema.names
-    stripped = [name.strip() for name in names]
+        stripped = [n.strip() for n in arrow_csv.open_csv(stream, above, parse).schema.names]
     layout = ds.CsvFileFormat(
         parse, read_options=arrow_csv.ReadOptions(skip_rows=comments + 1, column_names=stripped),
         convert_options=arrow_csv.ConvertOptions(strings_can_be_null=False),
@@ -366,12 +364,10 @@ def _as_numpy(column: pa.ChunkedArray) -> Any:
     if pa.types.is_floating(kind):
         return column.fill_null(float("nan")).to_numpy()
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        missing, empty = column.is_null().to_numpy(), pa.scalar(0).cast(kind)
-        values = column.fill_null(empty).to_numpy()
-        if missing.any():
-            least = None if kind == pa.bool_() else np.iinfo(values.dtype).min
-            return np.ma.array(values, mask=missing, fill_value=least)
-        return values
+        missing = column.is_null().to_numpy()
+        values = column.fill_null(pa.scalar(0).cast(kind)).to_numpy()
+        least = None if kind == pa.bool_() else np.iinfo(values.dtype).min
+        return np.ma.array(values, mask=missing, fill_value=least) if missing.any() else values
     return np.array([str(_as_written(cell)) for cell in column.to_pylist()], dtype=str)
 
 
