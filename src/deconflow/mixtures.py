@@ -186,13 +186,11 @@ class GaussianMixture:
     def pdf(self, dimension: int, x: Array) -> Array:
         """Density of one dimension at points ``x``, of the shape of ``x``."""
         white, sd = self._whitened(dimension, x)
-        density = np.exp(-0.5 * np.square(white)) / (sd * np.sqrt(2 * np.pi))
-        return (density * self.weights).sum(-1)
+        return (np.exp(-0.5 * np.square(white)) / (sd * np.sqrt(2 * np.pi)) * self.weights).sum(-1)
 
     def cdf(self, dimension: int, x: Array) -> Array:
         """Probability that one dimension is below ``x``, of the shape of ``x``."""
-        white, _ = self._whitened(dimension, x)
-        return (ndtr(white) * self.weights).sum(-1)
+        return (ndtr(self._whitened(dimension, x)[0]) * self.weights).sum(-1)
 
     def probability(self, lower: ArrayLike, upper: ArrayLike) -> Array:
         """Probability ``(*B, D)`` of each dimension between bounds ``(D,)``, ends included.
