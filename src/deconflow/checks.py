@@ -153,7 +153,7 @@ def _from_torch(values: Any, name: str) -> AnyArray:
     if values.is_floating_point():
         values = values.double()  # numpy has no bfloat16
     try:
-        return values.detach().cpu().resolve_conj().resolve_neg().numpy()
+        return values.numpy(force=True)
     except (TypeError, RuntimeError, NotImplementedError) as error:
         raise TypeError(f"Expected numbers as {name}; got a tensor without: {error}") from error
 

@@ -362,9 +362,7 @@ class Observations:
         """Count the groups that measure a column, for the column that fewest do; or the rows."""
         codes = self.group_codes()
         seen = np.ones((len(self), 1), bool) if self.observed is None else self.observed
-        if codes is not None:
-            seen = seen_in_groups(seen, codes)
-        return int(seen.sum(0).min())
+        return int((seen if codes is None else seen_in_groups(seen, codes)).sum(0).min())
 
     def split(self, fraction: float) -> tuple[Self, Self]:
         """Shuffle and split off a ``fraction`` (at least one row) as the second part.
@@ -407,11 +405,6 @@ class Pairs:
 
     observations: Observations
     v: Any
-
-    def __post_init__(self) -> None:
-        expected = (len(self.observations), self.observations.latent_dim)
-        if tuple(self.v.shape) != expected:
-            raise ValueError(f"Expected v of shape {expected}; got {tuple(self.v.shape)}.")
 
     @property
     def weights(self) -> Any:
