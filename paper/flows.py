@@ -8,8 +8,9 @@ import torch
 
 from deconflow import Observations
 from deconflow.densities import DENSITIES, Architecture, Density, MixtureDensity
+from deconflow.fits.network_units import standardised
 from deconflow.fits.posterior import Posterior
-from deconflow.fits.weighted_fit import ProposedByModel, WeightedFit, standardised
+from deconflow.fits.weighted_fit import WeightedFit
 from deconflow.fitting import History, Training, fit
 from deconflow.objectives import ELBO, ImportanceWeighted
 from deconflow.posteriors import MixtureExact, PosteriorModel, RecognitionFlow
@@ -65,7 +66,7 @@ class PaperFlow:
     @property
     def _fit(self) -> WeightedFit:
         names = [f"v{d}" for d in range(self.prior.dim)]
-        return WeightedFit(self.prior, self.units, ProposedByModel(self.recognition), names)
+        return WeightedFit(self.prior, self.units, self.recognition, names)
 
 
 def untrained(settings: Settings, data: Observations, seed: int) -> PaperFlow:

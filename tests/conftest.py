@@ -43,6 +43,12 @@ def one_thread():
 
 
 @pytest.fixture
+def double_precision(monkeypatch):
+    """Networks of FlowDeconvolver in double precision, for comparisons to the last digits."""
+    monkeypatch.setattr("deconflow.engines.flow.PRECISION", "float64")
+
+
+@pytest.fixture
 def rng():
     return np.random.default_rng(0)
 

@@ -234,8 +234,7 @@ WAVELET_CASES |= {
 }
 
 FLOW = {
-    "epochs": 2, "hidden": 8, "batch_size": 64, "n_draws": 4,
-    "dtype": "float64", "random_state": 0,
+    "epochs": 2, "hidden": 8, "batch_size": 64, "n_draws": 4, "random_state": 0,
 }  # fmt: skip
 FLOW_CASES = {f"kind_{kind}": (Rows(kind), FLOW) for kind in KINDS}
 FLOW_CASES |= {

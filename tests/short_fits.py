@@ -2,21 +2,21 @@
 
 import numpy as np
 
-from deconflow.auto import fit, flows, plan
-from deconflow.xd import chains
+from deconflow.auto import fit, flows
+from deconflow.xd import gibbs
 
 
 def shorten(monkeypatch, steps=6, n_flows=2, rows=256):
     """Let flows train for a few steps: enough for everything but a good density."""
     for name, value in {"SHORTEST": steps, "LONGEST": steps, "FLOWS_OF_FEW": n_flows}.items():
-        monkeypatch.setattr(plan, name, value)
+        monkeypatch.setattr(flows, name, value)
     monkeypatch.setattr(flows, "ROWS_TO_START", rows)
     monkeypatch.setattr(flows, "EPOCHS_TO_START", 1)
 
 
 def shorten_chains(monkeypatch, sweeps=30):
     """Let chains of mixtures, most of a quick fit in three columns or more, make a few sweeps."""
-    monkeypatch.setattr(chains, "MOST_SWEEPS", sweeps)
+    monkeypatch.setattr(gibbs, "MOST_SWEEPS", sweeps)
 
 
 def let_flows_win(monkeypatch):

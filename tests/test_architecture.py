@@ -25,8 +25,7 @@ QUERIES = (
 HEAVY = ("torch", "numba", "sklearn", "pyarrow", "scipy")
 FLOW_ROOMS = {"densities", "posteriors", "objectives", "fitting", "torch_modes"}
 FLOW_FILES = {
-    "auto.flows", "auto.proposals", "evaluation.likelihood", "evaluation.own_draws",
-    "evaluation.pareto", "fits.weighted_fit", "noise.law_noise",
+    "auto.flows", "evaluation.draws", "fits.weighted_fit", "noise.law_noise",
 }  # fmt: skip
 
 

@@ -8,11 +8,9 @@ from short_fits import let_flows_win, shorten
 from signing import edit_json
 from toy import draw
 
-from deconflow import Deconvolver, FlowDeconvolver, devices, engines, noise
-from deconflow.auto import flows, proposals
-from deconflow.auto.plan import make_plan
-from deconflow.devices import resolve_device
-from deconflow.fitting import Training
+from deconflow import Deconvolver, FlowDeconvolver, engines, estimators, noise
+from deconflow.auto import flows
+from deconflow.guests import check_device, device_here
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 
@@ -31,8 +29,8 @@ def values():
 @pytest.fixture
 def known(monkeypatch):
     """Let estimators take the pretended device by its name."""
-    for module in (devices, engines.flow):
-        monkeypatch.setattr(module, "resolve_device", torch.device)
+    for module in (estimators.flow, engines.flow):
+        monkeypatch.setattr(module, "check_device", str)
     return monkeypatch
 
 
@@ -94,19 +92,19 @@ def test_networks_and_rows_keep_to_their_device(name, known):
 def test_chains_and_their_proposals_keep_to_the_device(known):
     shorten(known)
     for name, value in {"POOR": 2.0, "NETWORK_ROWS": 20, "NETWORK_EPOCHS": 1}.items():
-        known.setattr(proposals, name, value)  # so that a network proposes, too
+        known.setattr(flows, name, value)  # so that a network proposes, too
     rows = Observations.from_arrays(values(), [0.3, 0.6])
     mixture = GaussianMixture(np.ones(1), np.zeros((1, 2)), np.diag([2.0, 3.0])[None])
-    seen = []
+    seen, refit = [], flows.refit
 
     def note(chains):
-        proposals.refit(chains)
+        refit(chains)
         seen.append(chains.network is not None and chains.latents.device.type)
 
     known.setattr(flows, "refit", note)
 
     def fitted(device):
-        training = Training(**make_plan(ROWS, 2, quick=False).training)
+        training = flows.training_of(ROWS, 2)
         members = flows.train(rows, mixture, 2, training, seed=0, device=device)
         assert seen[-1] == device
         return [weight for member in members for weight in member.state.values()]
@@ -127,15 +125,15 @@ def test_the_pretended_device_mixes_with_no_other(monkeypatch):
 def test_a_gpu_for_each_process_of_a_machine(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert [str(resolve_device(name)) for name in ("cuda", "auto", "cuda:1", "cpu")] == [
+    assert [check_device(name) for name in ("cuda", "auto", "cuda:1", "cpu")] == [
         "cuda", "cuda", "cuda:1", "cpu",
     ]  # fmt: skip
     monkeypatch.setenv("LOCAL_RANK", "3")
-    assert [str(resolve_device(name)) for name in ("cuda", "auto", "cuda:0")] == [
+    assert [check_device(name) for name in ("cuda", "auto", "cuda:0")] == [
         "cuda:1", "cuda:1", "cuda:0",
     ]  # fmt: skip
     with pytest.raises(ValueError, match=r"that is there; got .cuda:2. and 2 GPUs"):
-        resolve_device("cuda:2")
+        check_device("cuda:2")
 
 
 @pytest.mark.parametrize("estimator", [FlowDeconvolver, Deconvolver])
@@ -152,7 +150,7 @@ def test_a_model_of_a_gpu_loads_without_one(tmp_path):
     model.save(tmp_path / "model")
     edit_json(tmp_path / "model", "parameters.device", name)
     loaded = FlowDeconvolver.load(tmp_path / "model")
-    assert loaded.device == devices.device_here(name) == "cpu"
+    assert loaded.device == device_here(name) == "cpu"
     np.testing.assert_array_equal(loaded.sample(3, random_state=0), model.sample(3, random_state=0))
     with pytest.raises(ValueError, match="and 0 GPUs"):
         FlowDeconvolver.load(tmp_path / "model", device=name)

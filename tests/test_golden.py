@@ -38,7 +38,7 @@ EXACT = 1e-8
 OTHER_MACHINE = 0.3
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "double_precision")
 
 
 @functools.cache
@@ -168,6 +168,7 @@ def machine():
 def _record(wanted):
     """Write the files again, those whose name has ``wanted`` in it."""
     torch.set_num_threads(1)
+    deconflow.engines.flow.PRECISION = "float64"  # as the fixture double_precision
     for estimator in FILES:
         if wanted in estimator.lower():
             mine = {name: case for name, case in CASES.items() if case.estimator == estimator}

@@ -53,7 +53,7 @@ FITS = {
     "KDE, a law": (DeconvolvingKDE(), lambda: student_t(SD, 5.0)),
     "wavelet": (WaveletDeconvolver(), lambda: laplace([0.2])),
     "maf": (flow(flow="maf"), lambda: SD),
-    "maf, double": (flow(flow="maf", dtype="float64"), lambda: student_t(SD, 5.0)),
+    "maf, a law": (flow(flow="maf"), lambda: student_t(SD, 5.0)),
     "made": (flow(flow="made", objective="roulette", base_components=3), lambda: SD),
     "spline": (flow(flow="spline", objective="elbo"), lambda: from_law(gumbel, scale=SD)),
     "coupling": (

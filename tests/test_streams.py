@@ -13,8 +13,9 @@ from deconflow import (
     xd,
 )
 from deconflow.mixtures import GaussianMixture
-from deconflow.xd import curvature, lay_out, many_rows
-from deconflow.xd.em_statistics import one_pass
+from deconflow.xd import lay_out, many_rows
+from deconflow.xd.em import coordinates, mixture_at, slopes
+from deconflow.xd.maximisation import one_pass
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -185,14 +186,14 @@ def test_slopes_are_those_of_the_likelihood():
     rows = lay_out(data)
     mixture = two_components()
     constraints = xd.Constraints.free(2, None)
-    x = curvature.coordinates(mixture)
-    slope = curvature.slopes(mixture, one_pass(mixture, rows, 1))
+    x = coordinates(mixture)
+    slope = slopes(mixture, one_pass(mixture, rows, 1))
     for d in range(len(x)):
         values = []
         for sign in (1, -1):
             moved = x.copy()
             moved[d] += sign * 1e-5
-            there = curvature.mixture_at(moved, mixture, constraints)
+            there = mixture_at(moved, mixture, constraints)
             values.append(one_pass(there, rows, 1).mean_log_likelihood)
         # Differences of second order: their error is of the order of 1e-10.
         assert slope[d] == pytest.approx((values[0] - values[1]) / 2e-5, abs=1e-7)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from deconflow import Deconvolver
-from deconflow.auto import plan
+from deconflow.auto import flows
 from paper import fits, numbers, page, protocols, runs
 from paper.protocols import Protocol, Rung
 from paper.reproduction import Reproduction
@@ -37,7 +37,7 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setitem(fits.TOY_XD, "n_init", 1)
     monkeypatch.setattr(fits, "Deconvolver", partial(Deconvolver, quick=True))
     for name, value in {"SHORTEST": 4, "LONGEST": 4, "FLOWS": 2, "FLOWS_OF_FEW": 2}.items():
-        monkeypatch.setattr(plan, name, value)
+        monkeypatch.setattr(flows, name, value)
     rng = np.random.default_rng(0)
     (tmp_path / "data").mkdir()
     for wine in ("white", "red"):

@@ -7,7 +7,7 @@ from deconflow._version import __version__
 
 if TYPE_CHECKING:
     from deconflow import noise, plots, tables, xd
-    from deconflow.certificate import Certificate
+    from deconflow.certificate import Certificate, Finding
     from deconflow.core import observe
     from deconflow.estimators import (
         XDGMM,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         load,
         self_test,
     )
-    from deconflow.findings import Finding
     from deconflow.measuring import Efficiency, Selection
     from deconflow.mixtures import GaussianMixture
     from deconflow.observations import Observations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Certificate": "deconflow.certificate",
     "Efficiency": "deconflow.measuring",
-    "Finding": "deconflow.findings",
+    "Finding": "deconflow.certificate",
     "GaussianMixture": "deconflow.mixtures",
     "Observations": "deconflow.observations",
     "Selection": "deconflow.measuring",

@@ -10,15 +10,19 @@ def main() -> None:
     """Import the program and run it."""
     if sys.stderr is None:  # as after 2>&-: what nobody reads must not end the work
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    for number in _signals():
+    signals = _signals()
+    for number in signals:
         signal.signal(number, _leave)
     try:
-        from deconflow.cli import start
+        from deconflow.cli import app
+        from deconflow.program.messages import interrupt
     except ModuleNotFoundError as error:
         sys.exit(
             f"deconflow: {error.name} is not installed; pip install 'deconflow[all]' brings it."
         )
-    start(_signals())
+    for number in signals:
+        signal.signal(number, interrupt)
+    app(prog_name="deconflow")  # also as python -m deconflow, whose name no shell could complete
 
 
 def _signals() -> list[int]:

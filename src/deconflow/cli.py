@@ -1,24 +1,41 @@
 """The program ``deconflow``; it needs the ``cli`` extra."""
 
-import signal
-from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from deconflow._version import __version__
 from deconflow.program.compare import compare
-from deconflow.program.demo import demo
 from deconflow.program.denoise import denoise
 from deconflow.program.fit import fit
 from deconflow.program.info import info
-from deconflow.program.messages import interrupt
+from deconflow.program.messages import KeepsWhatWasTyped, one_line_errors, say
 from deconflow.program.plot import plot
-from deconflow.program.provenance import KeepsWhatWasTyped
 from deconflow.program.regress import regress
 from deconflow.program.report import report
 from deconflow.program.sample import sample
 from deconflow.program.score import score
+
+
+def demo(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for the picture and the model.")
+    ] = Path("demo_output"),
+    table: Annotated[
+        Path | None,
+        typer.Option("--table", help="Only write the table that the examples need: stars.csv."),
+    ] = None,
+) -> None:
+    """Deconvolve real data with real errors, and draw the result.
+
+    Example: deconflow demo --table stars.csv
+    """
+    with one_line_errors():
+        from deconflow.demo import run, write_stars
+
+        say(*(run(output) if table is None else write_stars(table)).splitlines())
+
 
 COMMANDS = (fit, info, denoise, score, sample, regress, compare, plot, report, demo)
 
@@ -31,13 +48,6 @@ app = typer.Typer(
 )
 for command in COMMANDS:
     app.command()(command)
-
-
-def start(signals: Iterable[int]) -> None:
-    """Run the program, which these signals end in order."""
-    for number in signals:
-        signal.signal(number, interrupt)
-    app(prog_name="deconflow")  # also as python -m deconflow, whose name no shell could complete
 
 
 def _show_version(wanted: bool) -> None:

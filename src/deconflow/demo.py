@@ -77,6 +77,7 @@ def _summary(
 ) -> str:
     scores = model.score_observations(held_out.w, noise=held_out.sd, n_samples=1000)
     size = model.posterior(held_out.w, noise=held_out.sd).effective_sample_size
+    draws = f"worth {np.median(size):.0f} draws (median), at least {size.min():.0f}"
     error = scores.std(ddof=1) / np.sqrt(len(scores))
     blur = np.sqrt((train.sd**2).mean(0)) / train.w.std(0)
     ratios = ", ".join(f"{name} {ratio:.2f}" for name, ratio in zip(train.names, blur, strict=True))
@@ -85,18 +86,11 @@ def _summary(
         f"data                    cell nuclei: {ratios} (rms error / spread)",
         f"rows                    {len(train.w)} fitted, {len(held_out.w)} set aside",
         f"set-aside log p(w)      {scores.mean():.3f} +- {error:.3f} per row",
-        f"their posteriors        {_about_draws(size)}",
+        f"their posteriors        {'exact' if np.isinf(size).all() else draws}",
         f"seconds                 {seconds:.0f}",
         f"picture                 {output / 'deconvolved.png'}",
         f"model                   {output / 'model'}",
     ])  # fmt: skip
-
-
-def _about_draws(size: Array) -> str:
-    """Say how many draws posteriors are worth."""
-    if np.isinf(size).all():
-        return "exact"
-    return f"worth {np.median(size):.0f} draws (median), at least {size.min():.0f}"
 
 
 def _draw(model: Deconvolver, data: Measurements, path: Path) -> None:

@@ -1,8 +1,11 @@
-"""Guests in others' programs: what they have set for torch does not change our answers."""
+"""Torch as callers have set it up: the devices that are there, and modes that change no answer."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+
+from deconflow.extras import need
 
 
 @contextmanager
@@ -14,17 +17,54 @@ def as_guest() -> Iterator[None]:
     changed for a while; that costs a little for every call of torch. Without torch nothing is set.
     """
     torch = sys.modules.get("torch")
-    if torch is None:
-        yield
-        return
     with ExitStack() as stack:
-        stack.enter_context(torch.inference_mode(False))  # and gradients on
-        for device in ("cpu", "cuda"):
-            if torch.is_autocast_enabled(device):
-                stack.enter_context(torch.autocast(device, enabled=False))
-        usual = torch.get_default_dtype() == torch.float32
-        if not usual or torch.get_default_device().type != "cpu":
-            from deconflow.torch_modes import UsualDefaults
+        if torch is not None:
+            stack.enter_context(torch.inference_mode(False))  # and gradients on
+            for device in ("cpu", "cuda"):
+                if torch.is_autocast_enabled(device):
+                    stack.enter_context(torch.autocast(device, enabled=False))
+            usual = torch.get_default_dtype() == torch.float32
+            if not usual or torch.get_default_device().type != "cpu":
+                from deconflow.torch_modes import UsualDefaults
 
-            stack.enter_context(UsualDefaults())
+                stack.enter_context(UsualDefaults())
         yield
+
+
+def check_device(name: str) -> str:
+    """Return the full name of a device that is there; the processor needs no torch.
+
+    ``"auto"`` is a GPU where there is one. Of several processes on a machine, which torchrun
+    numbers, each takes a GPU of its own for ``"cuda"`` and ``"auto"``, as far as there are so many.
+    """
+    if name == "cpu":
+        return name
+    torch = need("torch", f"device={name!r} needs it")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if name == "auto":
+        name = "cuda" if count else "cpu"
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError):
+        device = None
+    if not isinstance(name, str) or device is None or device.type not in ("cpu", "cuda"):
+        raise ValueError(f"Expected device to be 'cpu', 'cuda', 'cuda:0' or 'auto'; got {name!r}.")
+    if device.type == "cuda" and (device.index or 0) >= count:
+        raise ValueError(
+            f"Expected a device that is there; got {name!r} and {count} GPUs, counted from 0. "
+            "Use 'auto'."
+        )
+    local = os.environ.get("LOCAL_RANK", "")
+    shared = device.type == "cuda" and device.index is None and local.isdecimal()
+    return f"cuda:{int(local) % count}" if shared else str(device)
+
+
+def device_here(name: str) -> str:
+    """Return the name of a device if it is there, and that of the processor if it is not."""
+    try:
+        check_device(name)
+    except ModuleNotFoundError:
+        return "cpu"
+    except ValueError:
+        return "cpu" if str(name).startswith("cuda") else name
+    return name

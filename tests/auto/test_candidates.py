@@ -8,11 +8,12 @@ import pytest
 from short_fits import shorten_chains
 
 from deconflow import Deconvolver, GaussianMixture, Observations, noise
-from deconflow.auto import candidates, flows
-from deconflow.auto.candidates import Candidate, compared, weigh
+from deconflow.auto import flows, weights
+from deconflow.auto.candidates import Candidate, Plan
 from deconflow.auto.fit import try_flows
 from deconflow.auto.flows import score
-from deconflow.auto.splines import fit_splines
+from deconflow.auto.mixtures import fit_splines
+from deconflow.auto.weights import compared, weigh
 from deconflow.densities import MixtureDensity
 from deconflow.xd import Fold
 
@@ -26,7 +27,7 @@ def test_rows_that_nobody_asked_are_left_out_and_impossible_ones_count():
     both = [Candidate("mixtures", np.zeros(N), []), Candidate("flows", held_out, [])]
     log_p, rows = compared(both)
     assert len(rows) == N - 100
-    assert log_p[1, 0] == candidates.IMPOSSIBLE
+    assert log_p[1, 0] == weights.IMPOSSIBLE
     # Sixty impossible rows among 900 need somebody who knows them.
     assert 0.03 < weigh(both, np.ones(N), 3, np.random.RandomState(0))[0] < 0.3
     held_out[100:160] = 0.5
@@ -49,19 +50,19 @@ def test_flows_are_scored_on_rows_from_all_over_a_table(monkeypatch):
     assert abs(asked.mean() - 10_000) < 4 * 20_000 / np.sqrt(12 * 1000)
 
 
-@pytest.mark.parametrize("asked_for", [True, False])
+@pytest.mark.parametrize("asked_for", [2, None])
 def test_a_number_of_flows_that_is_not_used_is_told(asked_for):
-    plan = SimpleNamespace(flows=[2], flows_asked_for=asked_for)
+    plan = Plan(1, n_flows=asked_for)
     data = Observations.from_arrays(np.zeros((60, 1)), 0.3)
     task = SimpleNamespace(data=data, plan=plan, notes=[])
     assert try_flows(task) is None
-    assert ["in fewer than 3 columns" in note for note in task.notes] == [True] * asked_for
+    assert ["in fewer than 3 columns" in note for note in task.notes] == [True] * bool(asked_for)
 
 
 def test_without_torch_there_are_no_flows_but_a_note(monkeypatch):
     monkeypatch.setitem(sys.modules, "deconflow.auto.flows", None)
     data = Observations.from_arrays(np.zeros((60, 3)), 0.3)
-    task = SimpleNamespace(data=data, plan=SimpleNamespace(flows=[2]), notes=[])
+    task = SimpleNamespace(data=data, plan=Plan(1), notes=[])
     assert try_flows(task) is None
     assert task.notes[0].endswith("is not installed. Run: pip install 'deconflow[flows]'.")
 
@@ -109,7 +110,7 @@ def test_there_is_no_spline_where_values_are_missing_or_laws_are_too_many(w, law
     task = SimpleNamespace(
         data=Observations.from_arrays(w, law),
         averaged=SimpleNamespace(folds=[Fold(kept=every, held=every)]),
-        plan=SimpleNamespace(quick=False),
+        plan=Plan(1),
         notes=[],
     )
     assert fit_splines(task) is None

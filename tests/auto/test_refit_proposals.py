@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from deconflow.auto import proposals
-from deconflow.auto.proposals import network_of, refit
+from deconflow.auto import flows
+from deconflow.auto.flows import network_of, refit
 from deconflow.densities import MixtureDensity
 from deconflow.mixtures import GaussianMixture
 from deconflow.objectives import Chains
@@ -49,8 +49,8 @@ def test_a_network_learns_to_propose():
 
 @pytest.mark.parametrize(("poor", "wanted"), [(1.0, True), (0.0, False)])
 def test_a_network_is_trained_only_where_proposals_are_poor(monkeypatch, poor, wanted):
-    monkeypatch.setattr(proposals, "POOR", poor)
-    monkeypatch.setattr(proposals, "mixture_of", lambda density, n_components: FAR)
+    monkeypatch.setattr(flows, "POOR", poor)
+    monkeypatch.setattr(flows, "mixture_of", lambda density, n_components: FAR)
     chains = chains_on(ring(0.02), FAR)
     visit_all(chains, 30)
     refit(chains)
@@ -58,7 +58,7 @@ def test_a_network_is_trained_only_where_proposals_are_poor(monkeypatch, poor, w
 
 
 def test_worse_proposals_are_not_kept(monkeypatch):
-    monkeypatch.setattr(proposals, "mixture_of", lambda density, n_components: FAR)
+    monkeypatch.setattr(flows, "mixture_of", lambda density, n_components: FAR)
     good = GaussianMixture(np.ones(1), np.zeros((1, 2)), 2 * np.eye(2)[None])
     chains = chains_on(ring(), good)
     refit(chains)

@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import norm
 
-from deconflow.auto import stacking
-from deconflow.auto.stacking import best_weights
+from deconflow.auto.weights import best_weights
+from deconflow.auto.weights import stack as stack_with
 
 
 def rng(seed=0):
@@ -14,7 +14,7 @@ def rng(seed=0):
 
 
 def stack(log_p, weights, r):
-    return stacking.stack(log_p, weights, np.ones(len(log_p)), r)
+    return stack_with(log_p, weights, np.ones(len(log_p)), r)
 
 
 def two_laws(n, share, seed=0):
@@ -46,11 +46,9 @@ def test_the_weaker_the_signal_the_nearer_to_even():
 def test_the_prior_speaks_where_rows_cannot():
     """Equal candidates get shares in proportion to it; with a thousand rows of evidence none."""
     prior = np.array([1.0, 3.0])
-    alike = stacking.stack(np.zeros((2, 50)), np.ones(50), prior, rng())
+    alike = stack_with(np.zeros((2, 50)), np.ones(50), prior, rng())
     np.testing.assert_allclose(alike, prior / 4, atol=1e-6)
-    told = stacking.stack(
-        np.array([[0.0], [-1.0]]) + np.zeros((2, 1000)), np.ones(1000), prior, rng()
-    )
+    told = stack_with(np.array([[0.0], [-1.0]]) + np.zeros((2, 1000)), np.ones(1000), prior, rng())
     np.testing.assert_array_equal(told, [1, 0])
 
 

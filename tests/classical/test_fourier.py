@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from deconflow.classical.empirical import FourierRows, empirical_characteristic
+from deconflow.classical.fourier import EmpiricalCharacteristic, Lattice, enclose
 from deconflow.classical.grid import GridDensity
 from deconflow.classical.kde import cross_validation, kernel_on
-from deconflow.classical.lattice import Lattice, enclose
 from deconflow.noise import as_noise, gaussian, laplace
+from deconflow.observations import Observations
 
 
 def lattice(dim):
@@ -18,7 +18,7 @@ def rows(law, dim, n=40):
     rng = np.random.default_rng(0)
     weights = rng.uniform(0.5, 1.5, n)
     w = rng.normal(size=(n, dim))
-    return FourierRows(w, as_noise(law, n, dim), weights / weights.sum())
+    return Observations(w, as_noise(law, n, dim), weights=weights / weights.sum())
 
 
 def scales(dim, n=40):
@@ -42,9 +42,9 @@ LAWS = {
 @pytest.mark.parametrize("dim", [1, 2, 3])
 @pytest.mark.parametrize("name", LAWS)
 def test_sums_over_rows_against_plain_sums(name, dim, monkeypatch):
-    monkeypatch.setattr("deconflow.classical.empirical.AT_ONCE", 500)  # many chunks
+    monkeypatch.setattr("deconflow.classical.fourier.AT_ONCE", 500)  # many chunks
     data, where = rows(LAWS[name](dim), dim), lattice(dim)
-    ecf = empirical_characteristic(data, where)
+    ecf = EmpiricalCharacteristic(data, where)
     t, a = where.points(), data.weights[:, None]
     phi = np.broadcast_to(data.noise.characteristic(t), (len(a), len(t)))
     waves = np.exp(1j * (data.w - where.low) @ t.T)
@@ -66,12 +66,12 @@ def test_pairs_of_rows_tell_the_square_without_bias():
     found, naive = [], []
     for _ in range(400):
         w = rng.normal(size=(50, 1)) + 0.5 * rng.normal(size=(50, 1))
-        ecf = empirical_characteristic(
-            FourierRows(w, as_noise([0.5], 50, 1), np.full(50, 0.02)), where
+        ecf = EmpiricalCharacteristic(
+            Observations(w, as_noise([0.5], 50, 1), weights=np.full(50, 0.02)), where
         )
         found.append(ecf.unbiased_square)
         naive.append(np.abs(ecf.estimate) ** 2)
-    truth = np.exp(-(where.axis(0) ** 2))
+    truth = np.exp(-(where.axes[0] ** 2))
     error = np.std(found, 0) / 20
     assert (np.abs(np.mean(found, 0) - truth) <= 4 * error + 1e-12).all()
     assert np.mean(naive, 0)[-1] - truth[-1] > 4 * error[-1]
@@ -107,10 +107,12 @@ def test_cross_validation_is_the_error_it_stands_for():
     rng = np.random.default_rng(0)
     w = rng.normal(size=(30, 1))
     where = Lattice(np.array([-10.0]), np.array([20.0]), (60,))
-    ecf = empirical_characteristic(FourierRows(w, as_noise(0.0, 30, 1), np.full(30, 1 / 30)), where)
+    ecf = EmpiricalCharacteristic(
+        Observations(w, as_noise(0.0, 30, 1), weights=np.full(30, 1 / 30)), where
+    )
     h = np.array([0.2])
     K = kernel_on(where, h)
-    t = where.axis(0)
+    t = where.axes[0]
     twice = np.where(t == 0, 1, 2)
     pair = (np.cos(t * (w - w.T)[:, :, None]) * (K * twice)).sum(-1) / 20
     square = (np.cos(t * (w - w.T)[:, :, None]) * (K**2 * twice)).sum(-1) / 20

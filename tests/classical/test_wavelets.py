@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from deconflow.classical.empirical import FourierRows
 from deconflow.classical.wavelets import analyse, measure, order_of, synthesise
 from deconflow.noise import as_noise, laplace
+from deconflow.observations import Observations
 
 PARTS = [(3, "scaling"), (3, "wavelet"), (4, "wavelet"), (5, "wavelet")]
 
@@ -42,7 +42,7 @@ def test_variances_of_coefficients(by_row):
     found, believed = [], []
     for _ in range(400):
         w = rng.normal(size=(n, 1)) + rng.laplace(0, scale, (n, 1))
-        data = FourierRows(w, as_noise(laplace(scale), n, 1), np.full(n, 1 / n))
+        data = Observations(w, as_noise(laplace(scale), n, 1), weights=np.full(n, 1 / n))
         level = measure(data, low, length, 4, "wavelet")
         found.append(level.values)
         believed.append(level.variances)

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from deconflow.errors import search
-from deconflow.errors.likelihood import ErrorRows
-from deconflow.errors.parameters import Layout
-from deconflow.errors.search import Fit
+from deconflow.errors import learn
+from deconflow.errors.likelihood import ErrorRows, Layout, look
 from deconflow.mixtures import GaussianMixture
 
 COUNTS = [1, 1, 2, 3, 1, 4, 1, 1, 2]
@@ -35,17 +33,17 @@ def rows(*, missing=True, dim=2):
 
 @pytest.mark.parametrize("correlation", [True, False])
 def test_scores_are_the_slopes(monkeypatch, correlation):
-    monkeypatch.setattr(search, "NARROWEST", 0.0)  # it widens whatever takes a step
+    monkeypatch.setattr(learn, "NARROWEST", 0.0)  # it widens whatever takes a step
     data, layout = rows(), Layout(2, True, True, correlation, 3)
     theta = np.r_[0.1, -0.2, 0.05, 0.02, [0.3] * correlation, 0.1, 0.2, -0.1, 0.05]
-    scores = Fit.at(data, layout, theta, MIXTURE).view.scores(layout).sum(0)
+    scores = look(data, layout, theta, MIXTURE).scores().sum(0)
     found = np.empty_like(scores)
     for j in range(len(scores)):
         step = np.zeros(len(scores))
         step[j] = 1e-6
         ends = [
-            Fit.at(
-                data, layout, theta + s[: layout.size], search._moved(MIXTURE, s[layout.size :])
+            look(
+                data, layout, theta + s[: layout.size], learn.moved(MIXTURE, s[layout.size :])
             ).log_likelihood
             for s in (step, -step)
         ]
@@ -59,7 +57,7 @@ def test_rows_of_an_object_share_its_truth():
     theta = np.array([0.1, -0.2, 0.05, 0.02, 0.3, 0.1, 0.2, -0.1, 0.05])
     values = layout.values(theta)
     one = GaussianMixture(np.ones(1), MIXTURE.means[:1], MIXTURE.covariances[:1])
-    found = Fit.at(data, layout, theta, one).view.log_p
+    found = look(data, layout, theta, one).log_p
     assert values.shifts.sum(0) == pytest.approx(0, abs=1e-12)
     for j, first in enumerate(data.first):
         mine = slice(first, first + COUNTS[j])
@@ -77,13 +75,13 @@ def test_rows_of_an_object_share_its_truth():
 def test_missing_values_say_nothing():
     """Whatever stands there, and however large its error is said to be."""
     data, layout = replace(rows(), group=None), Layout(2, True, False, False, 0)
-    one = Fit.at(data, layout, np.zeros(2), MIXTURE).view
+    one = look(data, layout, np.zeros(2), MIXTURE)
     single = GaussianMixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
-    alone = Fit.at(data, layout, np.zeros(2), single).view.log_p[0]  # its first column is missing
+    alone = look(data, layout, np.zeros(2), single).log_p[0]  # its first column is missing
     expected = multivariate_normal(0, 1 + data.said[0, 1, 1]).logpdf(data.w[0, 1])
     idle = -0.5 * np.log(2 * np.pi * 1e12)
     assert alone - idle == pytest.approx(expected, abs=1e-6)
-    assert (one.scores(layout)[0, 0], one.scores(layout)[1, 1]) == (0, 0)
+    assert (one.scores()[0, 0], one.scores()[1, 1]) == (0, 0)
 
 
 def test_impossible_correlations_are_brought_back():

@@ -118,7 +118,7 @@ def test_an_interrupted_fit_goes_on(tmp_path, monkeypatch, of_members):
     whole = model.score_samples(v)
     broken = Deconvolver(n_jobs=1, random_state=0, checkpoint=tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr(flows, "_wanted", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(flows, "weigh", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             broken.fit(w, noise=SD)
     assert not hasattr(broken, "density_")

@@ -23,7 +23,8 @@ def tiny(**changes):
 
 
 @pytest.mark.filterwarnings("ignore:noise was not given")
-@parametrize_with_checks([tiny(dtype="float64"), tiny(dtype="float64", flow="maf")])
+@pytest.mark.usefixtures("double_precision")
+@parametrize_with_checks([tiny(), tiny(flow="maf")])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 

@@ -8,7 +8,8 @@ import pytest
 import toy
 
 from deconflow import FlowDeconvolver
-from deconflow.estimators.flow import NEED_DERIVATIVES, OBJECTIVES, POSTERIORS
+from deconflow.engines.flow import OBJECTIVES
+from deconflow.estimators.flow import NEED_DERIVATIVES, POSTERIORS
 
 TINY = dict(
     n_layers=1, hidden=8, n_draws=3, epochs=2, batch_size=64, random_state=0,

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from deconflow import XDGMM, _limits, open_rows, streams
-from deconflow.fits.blend_fit import BlendFit
+from deconflow.fits.mixture_fit import BlendFit
 from deconflow.fits.posterior import WeightedPosterior
 from deconflow.observations import OutOfReachError
 

@@ -10,8 +10,8 @@ from scipy import stats
 
 from deconflow import XDGMM, DeconvolvingKDE, LogSplineDeconvolver, Observations
 from deconflow.densities import MixtureDensity
-from deconflow.fits.bounded_fit import folded
-from deconflow.fits.weighted_fit import ProposedByMixture, WeightedFit
+from deconflow.fits.reduced_fits import folded
+from deconflow.fits.weighted_fit import WeightedFit
 from deconflow.standardising import Standardiser
 from deconflow.truth import Bounds
 
@@ -29,7 +29,7 @@ def by_draws(dim, low=-np.inf):
     units = Standardiser.fit(Observations.from_arrays(W[:, :dim], SD[:, :dim]))
     mixture = units.mixture_to_standard(fit.mixture)
     parts = (torch.from_numpy(x) for x in (mixture.weights, mixture.means, mixture.covariances))
-    made = WeightedFit(MixtureDensity(*parts), units, ProposedByMixture(mixture), fit.names)
+    made = WeightedFit(MixtureDensity(*parts), units, mixture, fit.names)
     if np.isinf(low):
         return made
     return folded(made, Bounds(np.full(dim, low), np.full(dim, np.inf)))

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm
 
 from deconflow import XDGMM, GaussianMixture
-from deconflow.fits.exact_posterior import ExactPosterior
+from deconflow.fits.mixture_fit import ExactPosterior
 from deconflow.fits.posterior import WeightedPosterior
 from deconflow.observations import Observations
 

@@ -11,8 +11,8 @@ from uncertainties import unumpy
 from deconflow import XDGMM, DeconvolvingKDE, GaussianMixture, LogSplineDeconvolver
 from deconflow.answers.statistics import SHARES, Figures
 from deconflow.estimators import components_of
+from deconflow.fits.bands import Replicates
 from deconflow.fits.mixture_fit import MixtureFit
-from deconflow.fits.replicates import Replicates
 
 NAMES = ["x", "y"]
 N = 600

@@ -8,7 +8,7 @@ from scipy import stats
 
 from deconflow import XDGMM
 from deconflow.noise import GaussianNoise, from_replicates, gaussian
-from deconflow.noise.variance_function import fitted_variance
+from deconflow.noise.from_replicates import fitted_variance
 
 FRAMINGHAM = Path(__file__).parents[3] / "shared" / "data" / "framingham.csv"
 

@@ -8,7 +8,7 @@ from scipy import stats
 
 from deconflow import XDGMM
 from deconflow.noise import FewDrawsWarning, GaussianNoise, from_samples, gaussian
-from deconflow.noise.covariance_prior import predictive_covariance
+from deconflow.noise.from_samples import predictive_covariance
 
 NOISE_SD = np.sqrt(np.diagonal(toy.NOISE))
 

@@ -118,7 +118,6 @@ def value_density(mixture, row, x):
 
 
 def test_very_many_laws_share_their_shapes(monkeypatch):
-    monkeypatch.setattr(law_noise, "LARGEST_FITS", 50)
     monkeypatch.setattr(law_noise, "MOST_SHAPES", 20)
     scale = np.linspace(0.1, 3.0, 300)[:, None]
     alike = noise.from_law(gumbel, scale=scale).as_mixture()

@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from deconflow import Observations, noise
-from deconflow.noise.folded_fits import images
+from deconflow.noise.mixture_fits import images
 from deconflow.randomness import isolated_rng
 
 COUNTS = np.array([[0.0], [1.0], [2.0], [7.0], [40.0]])

@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from deconflow import Observations
 from deconflow.noise import GaussianNoise, LimitedNoise, gaussian, laplace, limited
-from deconflow.noise.limit_parts import SHAPES
+from deconflow.noise.limits import SHAPES
 
 W = [[1.0, 2.0], [0.5, 3.0], [1.5, -1.0]]
 FLAGS = [[-1, 0], [0, 0], [1, -1]]

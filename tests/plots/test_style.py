@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from deconflow.plots.axis import Axis, span
-from deconflow.plots.words import bare, typeset
+from deconflow.plots.inputs import Axis, bare, span, typeset
 
 
 @pytest.mark.parametrize(

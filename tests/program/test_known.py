@@ -204,7 +204,7 @@ BAD = {
     (*FIT, "--bounds", "x=0"): "Expected --bounds as NAME=LOW:HIGH, NAME=LOW: or NAME=:HIGH, with "
     "NAME one of x; got 'x=0'.",
     (*FIT, "--bounds", ""): "Expected values after --bounds; got none.",
-    (*FIT, "--bounds", "x=0:,x=:9"): "Expected --bounds once for column 'x'; got them twice.",
+    (*FIT, "--bounds", "x=0:,x=:9"): "Expected one bound for column 'x'; got two in --bounds.",
     (*FIT, "--bounds", "x=2:1"): "Expected bounds with low below high; got (2.0, 1.0)",
     (*FIT, "--bounds", "x=3:"): "Expected measurements within 8 errors of the bounds; got x = ",
     (*FIT, "--bounds", "x=-9:", "--set", "bounds=[0,1]"): "Expected bounds once; got --bounds and "

@@ -13,7 +13,7 @@ import pytest
 from program.running import XD, succeed
 from program.test_program_page import commands, run_all
 
-from deconflow.auto import plan
+from deconflow.auto import flows
 
 pytestmark = pytest.mark.docs
 
@@ -69,7 +69,7 @@ def test_migrating(page):
 @pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
 def test_certificate(page, monkeypatch):
     for bound in ("SHORTEST", "LONGEST"):
-        monkeypatch.setattr(plan, bound, 20)
+        monkeypatch.setattr(flows, bound, 20)
     names = run_python(page("certificate"))
     assert names["model"].certificate_.trusted
 

@@ -14,9 +14,9 @@ from program.test_commands import measurements
 from tables.catalogue import catalogue
 
 from deconflow import XDGMM, self_test
-from deconflow.program import report, report_answer
-from deconflow.program.messages import as_options
-from deconflow.program.provenance import versions
+from deconflow.program import report
+from deconflow.program.options import as_options
+from deconflow.program.report import versions
 
 ONE = ("--method", "xd", "--set", "n_components=1", "-q")
 SECTION = r"<h2>{}</h2>(.*?)</section>"
@@ -64,7 +64,7 @@ def test_the_code_prints_the_numbers_of_the_page(folder, no_pictures, capsys):
 
 
 def test_a_table_of_many_rows(folder, no_pictures, monkeypatch):
-    monkeypatch.setattr(report_answer, "MOST_ROWS", 40)
+    monkeypatch.setattr(report, "MOST_ROWS", 40)
     succeed("report", "model", "-o", "page.html")
     assert "Of 250 rows 40 were looked at, taken at random." in written("page.html")
 

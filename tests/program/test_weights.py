@@ -49,11 +49,11 @@ def test_pictures_show_rows_as_often_as_they_count(folder):
     succeed("fit", "weighted.csv", *FIT)
     saved = load_folder(folder / "weighted")
     data = measured_rows(saved, None)
-    low = int(np.nanargmin(data.w[:, 0]))
-    shown = data.by_weight([low], 0).w[:, 0]
-    assert shown[0] == data.w[low, 0]
+    low = int(np.nanargmin(data.rows.w[:, 0]))
+    shown = data.by_weight([low], 0).rows.w[:, 0]
+    assert shown[0] == data.rows.w[low, 0]
     assert np.nanmin(shown[1:]) > np.nanmedian(x)
-    assert np.nanmin(data.w[:, 0]) < np.nanmedian(x)  # the negative twin
+    assert np.nanmin(data.rows.w[:, 0]) < np.nanmedian(x)  # the negative twin
     succeed("plot", "weighted", "-k", "corner", "--rows", str(data.places[low]), "-o", "p.png")
     refused = run("plot", "weighted", "-k", "diagnostics", "-o", "p.png")
     assert (

@@ -17,7 +17,7 @@ from deconflow.tables import (
     split_list,
     writing,
 )
-from deconflow.tables.option_syntax import parse_pairs
+from deconflow.tables.columns import parse_pairs
 
 NAN = float("nan")
 PAIRS = ["x:x=vx,y:y=vy,x:y=c"]

@@ -7,7 +7,7 @@ import pytest
 from deconflow.tables import RowReader, find_columns, gathered, open_table
 from deconflow.tables import read_rows as read_all
 from deconflow.tables.cells import Cells
-from deconflow.tables.option_syntax import parse_replicates
+from deconflow.tables.columns import parse_replicates
 
 NAN = float("nan")
 

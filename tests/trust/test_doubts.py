@@ -9,8 +9,7 @@ import pytest
 
 from benchmarks.certificate import WRONG, blobs, measured, right
 from deconflow import XDGMM, Deconvolver, noise
-from deconflow.certificate import Certificate
-from deconflow.findings import Finding
+from deconflow.certificate import Certificate, Finding
 from deconflow.saving import from_json, to_json
 from deconflow.trust import worded
 

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.stats import kstest
 
 from deconflow import Observations
-from deconflow.trust import predictive, predictive_ranks, simulate_like
+from deconflow.trust import predictive_ranks, simulate_like, table
 
 DATA_SETS, ROWS, DRAWS = 300, 2000, 19
 
@@ -39,7 +39,7 @@ def test_false_alarms_are_as_rare_as_the_p_value_says():
 
 def test_rows_in_pieces(monkeypatch):
     """Ranks are uniform whatever is simulated at once, and missing where the value is."""
-    monkeypatch.setattr(predictive, "ROWS_AT_ONCE", 7 * ROWS)
+    monkeypatch.setattr(table, "ROWS_AT_ONCE", 7 * ROWS)
     w = np.random.default_rng(0).normal(size=(ROWS, 2)) * np.sqrt(2.0)
     w[3, 0] = np.nan
     data = Observations.from_arrays(w, 1.0)

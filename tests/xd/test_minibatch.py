@@ -3,7 +3,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from deconflow import XDGMM
-from deconflow.xd.minibatch import has_settled
+from deconflow.xd.many_rows import has_settled
 
 
 @pytest.fixture

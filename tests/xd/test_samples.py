@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from deconflow import XDGMM, Deconvolver, open_rows, streams
-from deconflow.auto.candidates import thinned
+from deconflow.auto.mixtures import thinned
 from deconflow.core import door
 from deconflow.engines.stream_fits import folds_of_sample
 from deconflow.mixtures import GaussianMixture
@@ -16,12 +16,12 @@ from deconflow.xd import (
     Job,
     PreparedData,
     Stopping,
+    cross_fits,
     fit_averaged,
     fit_together,
     fold_numbers,
     ladder,
-    samples,
-    shares,
+    wins,
 )
 
 N = 4000
@@ -48,8 +48,8 @@ def path(tmp_path_factory):
 @pytest.fixture
 def few_are_many(monkeypatch):
     """Make a few thousand rows many."""
-    monkeypatch.setattr(samples, "FEW_ROWS", 600)
-    monkeypatch.setattr(samples, "SAMPLES", (500, 1200))
+    monkeypatch.setattr(ladder, "FEW_ROWS", 600)
+    monkeypatch.setattr(ladder, "SAMPLES", (500, 1200))
     monkeypatch.setattr(ladder, "MOST_TO_CHOOSE", 1500)
     monkeypatch.setattr(streams, "ROWS_AT_ONCE", 700)
 
@@ -65,7 +65,7 @@ def test_a_sample_chooses_what_all_rows_would(monkeypatch):
     chosen = averaged(w, sd)
     assert (chosen.n_choosing, chosen.n_rows) == (1200, N)
     assert not np.isnan(chosen.held_out).any()
-    monkeypatch.setattr(samples, "FEW_ROWS", N)
+    monkeypatch.setattr(ladder, "FEW_ROWS", N)
     monkeypatch.setattr(ladder, "MOST_TO_CHOOSE", N)
     by_all = averaged(w, sd)
     assert by_all.all_chose
@@ -90,13 +90,13 @@ def test_rows_stay_in_their_fold_in_every_sample():
 
 
 def test_a_sample_has_rows_of_rare_columns(monkeypatch):
-    monkeypatch.setattr(samples, "FEW_ROWS", 600)
-    monkeypatch.setattr(samples, "SAMPLES", (500,))
-    monkeypatch.setattr(samples, "LEAST_MEASURED", 5)
+    monkeypatch.setattr(ladder, "FEW_ROWS", 600)
+    monkeypatch.setattr(ladder, "SAMPLES", (500,))
+    monkeypatch.setattr(ladder, "LEAST_MEASURED", 5)
     w = np.random.default_rng(0).normal(size=(5000, 2))
     w[10:, 1] = np.nan
     data = Observations.from_arrays(w, [1.0, 1.0])
-    (rows,) = samples.growing_samples(data, np.random.RandomState(0))
+    (rows,) = ladder.growing_samples(data, np.random.RandomState(0))
     assert len(rows) == len(set(rows)) == 500
     assert (rows < 10).sum() >= 5
 
@@ -104,9 +104,9 @@ def test_a_sample_has_rows_of_rare_columns(monkeypatch):
 def test_blocks_of_rows_are_drawn_as_rows_are(monkeypatch):
     rng = np.random.default_rng(0)
     rows_p = rng.normal(size=(2, 4000)) + np.array([[0.01], [0.0]])
-    often = shares.wins(rows_p, np.ones(4000), np.zeros(2), np.random.RandomState(0))
-    monkeypatch.setattr(shares, "MOST_DRAWN", 400)
-    blocks = shares.wins(rows_p, np.ones(4000), np.zeros(2), np.random.RandomState(0))
+    often = wins(rows_p, np.ones(4000), np.zeros(2), np.random.RandomState(0))
+    monkeypatch.setattr(cross_fits, "MOST_DRAWN", 400)
+    blocks = wins(rows_p, np.ones(4000), np.zeros(2), np.random.RandomState(0))
     # 500 draws each: a share has a standard error of .02 at most.
     assert blocks[0] == pytest.approx(often[0], abs=0.1)
 

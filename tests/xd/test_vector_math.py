@@ -1,6 +1,6 @@
 import numpy as np
 
-from deconflow.xd.kernel.vector_math import exp_rows, log_rows
+from deconflow.xd.kernel.passes import exp_rows, log_rows
 
 
 def test_exp_is_exact_to_two_units_in_the_last_place():

@@ -2,39 +2,67 @@ r"""Regression of one column of the truth on others, from their joint density.
 
 Noise in the columns that are regressed on makes slopes of measurements too small. The truth has no
 noise: what its density says of ``y`` given ``x`` needs no correction.
+
+Standard errors come from replicates, or from refits to reweighted rows, the Bayesian bootstrap
+(Rubin 1981): rows get weights from an exponential law, and a mixture is fitted to them again. It
+starts where the fit to all rows ends, so that fifty refits cost about as much as a few fits.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from scipy.linalg import eigvalsh
+from sklearn.utils import check_random_state
 
 from deconflow._limits import rows_at_once
 from deconflow._types import Array
-from deconflow.answers.moments import DRAWS, Points
-from deconflow.answers.reweighting import reweighted_fits
+from deconflow.answers.statistics import DRAWS, Points, told
 from deconflow.checks import as_floats, check_integer, check_number
+from deconflow.copies import keep_copies_together
 from deconflow.fits import (
-    Answer,
     Band,
     FittedDensity,
     MixtureFit,
     Replicates,
     checked_points,
+    clear_errors,
     column_numbers,
 )
 from deconflow.guests import as_guest
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
+from deconflow.xd import (
+    EMResult,
+    FitSettings,
+    PreparedData,
+    Stopping,
+    fit_exact,
+    n_parameters,
+    row_weights,
+)
 
 #: Where there is no closed form: values of the target that a density is summed over, evenly spaced
 #: over the range of its draws and so much of its width more.
 LEVELS, PAD = 200, 0.05
 #: Points of a curve, over all but this share of the truth on each side.
 GRID, ENDS = 100, 0.01
+
+#: Mixtures of a model that are taken as they are, and components of each.
+MOST_MEMBERS, MOST_COMPONENTS = 10, 32
+#: Draws of a model that is no mixture, and numbers of components that are fitted to them.
+DRAWS_TO_FIT, IN_ITS_PLACE = 5000, (1, 2, 3, 4, 6, 8)
+STEPS = Stopping(tol=1e-6, max_iter=200, accelerate=True)
+#: Variances of refits may fall to this share of the narrowest of the model: without such a floor
+#: components collapse, and the fit may have had one, which its answer does not tell.
+NARROWER = 0.25
+#: Variance of the noise, in units of that of the truth, that is none.
+NO_NOISE = 1e-100
+#: Smallest covariance of a mixture in a model's place, in units of the noise.
+FLOOR = 0.02
 
 Question = Callable[[GaussianMixture], Array]
 
@@ -146,7 +174,7 @@ class Regression:
         With a single column ``x`` may have shape ``(N,)``. If ``x`` is measured with noise, the
         answer is ``model.condition(x, on, noise=...)``.
         """
-        return self._means(self.density, self._checked(x))
+        return self._means(self.density, checked_points(x, self.on, "x"))
 
     def quantile(self, q: float | Sequence[float] | Array, x: Any) -> Array:
         """Quantiles of the true ``y`` at ``x``: ``(N,)`` for a share ``q``, or ``(Q, N)``."""
@@ -157,18 +185,19 @@ class Regression:
         def of(given: GaussianMixture) -> Array:
             return np.column_stack([given.quantile(float(share))[:, 0] for share in shares])
 
-        found = self._ask(self.density, self._checked(x), of).T
+        found = self._ask(self.density, checked_points(x, self.on, "x"), of).T
         return found[0] if np.ndim(q) == 0 else found
 
     def intrinsic_sd(self, x: Any) -> Array:
         """Return the standard deviation ``(N,)`` of the true ``y`` at ``x``, about the curve."""
-        return self._ask(self.density, self._checked(x), lambda given: given.sd[:, 0])
+        points = checked_points(x, self.on, "x")
+        return self._ask(self.density, points, lambda given: given.sd[:, 0])
 
     def band(self, x: Any = None, level: float = 0.9) -> Band:
         """Return the curve ``E[y given x]`` with an interval at each ``x``; see :meth:`grid`."""
         check_number("level", level, 0, 1, open_low=True)
         others = self._known_replicates()
-        points = self._checked(self.grid() if x is None else x)
+        points = checked_points(self.grid() if x is None else x, self.on, "x")
         value = self._means(self.density, points)
         half = others.half_width(value, partial(self._means, x=points), level)
         shown = points[:, 0] if len(self.on) == 1 else points
@@ -229,9 +258,6 @@ class Regression:
         pad = PAD * (high - low)
         return np.linspace(low - pad, high + pad, LEVELS)
 
-    def _checked(self, x: Any) -> Array:
-        return checked_points(x, self.on, "x")
-
     def _known_replicates(self) -> Replicates:
         if self.replicates is None:
             raise ValueError(
@@ -240,7 +266,7 @@ class Regression:
             )
         return self.replicates
 
-    def _linear(self, answer: Answer) -> Array:
+    def _linear(self, answer: FittedDensity) -> Array:
         """Intercept, scatter and slopes of a density, ``(2 + len(on),)``."""
         mean, covariance = self._points.moments(answer)
         sd = np.sqrt(np.diag(covariance))
@@ -251,10 +277,10 @@ class Regression:
         slopes = b * size[0] / size[1:]
         return np.array([mean[0] - slopes @ mean[1:], scatter, *slopes])
 
-    def _means(self, answer: Answer, x: Array) -> Array:
+    def _means(self, answer: FittedDensity, x: Array) -> Array:
         return self._ask(answer, x, lambda given: given.mean[:, 0])
 
-    def _ask(self, answer: Answer, x: Array, question: Question) -> Array:
+    def _ask(self, answer: FittedDensity, x: Array, question: Question) -> Array:
         """Ask the law of ``y`` at each ``x``, in pieces: a mixture per row, of one dimension."""
         mixture = answer.as_mixture()
         parts = LEVELS if mixture is None else mixture.n_components
@@ -265,11 +291,18 @@ class Regression:
             if mixture is None:
                 given = self._on_levels(answer, piece, start)
             else:
-                given = _conditional(mixture, piece, self.density)
+                given = self._conditional(mixture, piece)
             found.append(question(given))
         return np.concatenate(found)
 
-    def _on_levels(self, answer: Answer, x: Array, first: int) -> GaussianMixture:
+    def _conditional(self, mixture: GaussianMixture, x: Array) -> Any:
+        """Return the law of ``y`` at each ``x`` in closed form."""
+        fit: Any = MixtureFit([mixture], self.density.names, self.density.threads)
+        with as_guest():
+            exact = Observations.from_arrays(x, np.zeros(x.shape[1]))
+        return fit.condition(exact, np.arange(1, mixture.dim), 1, 0).mixture
+
+    def _on_levels(self, answer: FittedDensity, x: Array, first: int) -> GaussianMixture:
         """Return the law of ``y`` at each ``x`` as narrow Gaussians at fixed values of ``y``."""
         y, step = self._levels, self._levels[1] - self._levels[0]
         points = np.column_stack([np.tile(y, len(x)), np.repeat(x, len(y), axis=0)])
@@ -300,10 +333,14 @@ def regression_of(
     density = fit.density.marginal(columns)
     if data is not None:
         others, words = reweighted_fits(fit, data, n_refits, random_state)
-        words = f"standard errors from {words}"
-        return Regression(density, others.marginal(columns), words, columns)
-    words = _origin(density.replicates, density.names[0], density.names[1:])
-    return Regression(density, density.replicates, words, columns)
+        others = others.marginal(columns)
+    elif density.replicates is not None:
+        others, words = density.replicates, density.replicates.in_words()
+    else:
+        rows = f"regress({density.names[0]!r}, on={density.names[1:]!r}, w=w, noise=noise)"
+        how = f"no standard errors: give the rows that were fitted, {rows}"
+        return Regression(density, None, how, columns)
+    return Regression(density, others, f"standard errors from {words}", columns)
 
 
 def chosen_columns(target: Any, on: Any, names: Sequence[str]) -> list[int]:
@@ -316,40 +353,96 @@ def chosen_columns(target: Any, on: Any, names: Sequence[str]) -> list[int]:
     return [int(d) for d in (*y, *x)]
 
 
-def _origin(replicates: Replicates | None, target: str, on: list[str]) -> str:
-    """Say where errors come from, or how to get some."""
-    if replicates is None:
-        rows = f"regress({target!r}, on={on!r}, w=w, noise=noise)"
-        return f"no standard errors: give the rows that were fitted, {rows}"
-    return f"standard errors from {replicates.in_words()}"
+def reweighted_fits(
+    fit: Any, data: Observations, n_refits: int, random_state: RandomState
+) -> tuple[Replicates, str]:
+    """Fit mixtures to rows with weights by chance; their spread is that of the model's answers.
 
+    Parameters
+    ----------
+    fit : Fit
+        What a model has learned.
+    data
+        The rows that it was fitted to.
+    n_refits
+        How many.
+    random_state
+        Seed of the weights.
 
-def _conditional(mixture: GaussianMixture, x: Array, density: FittedDensity) -> GaussianMixture:
-    """Return the law of the first dimension given the others, a mixture per row."""
-    fit = MixtureFit([mixture], density.names, density.threads)
-    with as_guest():
-        exact = Observations.from_arrays(x, np.zeros(x.shape[1]))
-    found: Any = fit.condition(exact, np.arange(1, mixture.dim), 1, 0)
-    answer: GaussianMixture = found.mixture
-    return answer
-
-
-def told(value: float, error: float, unit: float | None = None) -> str:
-    """Write a number to two digits of its error; without one, to hundredths of a unit.
-
-    Examples
-    --------
-    >>> told(2.01234, 0.0345), told(1234.5, 21.0), told(0.5, float("nan"))
-    ('2.012 +- 0.035', '1234 +- 21', '0.5')
-    >>> told(1234.5678, float("nan"), 2.0)
-    '1234.57'
+    Returns
+    -------
+    Replicates, str
+        What was found, and of what in words: of the mixtures that the model averages, in turn; of
+        one that averages none, or too many, a mixture in its place.
     """
-    if not error > 0:
-        if unit is None:
-            return f"{value:.4g}"
-        digits = 2 - int(np.floor(np.log10(unit))) if unit > 0 else 12
-        return f"{round(float(value), digits) + 0.0:.12g}"
-    digits = 1 - int(np.floor(np.log10(error)))
-    if not -3 <= digits <= 8:
-        return f"{value:.6g} +- {error:.2g}"
-    return f"{value:.{max(0, digits)}f} +- {error:.{max(0, digits)}f}"
+    density, rng = fit.density, check_random_state(random_state)
+    data = keep_copies_together(_without_background(fit, data))
+    prepared = PreparedData(data)
+    starts, words = _own_mixtures(fit), f"{n_refits} refits to reweighted rows"
+    if starts:
+        fits = [
+            _settled(prepared, start, _floor(prepared, start), density.threads) for start in starts
+        ]
+    else:
+        fits = [_in_its_place(prepared, density)]
+        words = f"{n_refits} refits of a Gaussian mixture in the model's place, to reweighted rows"
+    if fit.known.traits & {"atoms", "bounds"}:
+        words += ", which know neither atoms nor bounds"
+    codes, found, own = data.group_codes(), [], row_weights(data)
+    codes = np.arange(len(data)) if codes is None else codes  # a group has one weight
+    for i in range(n_refits):
+        rows = data.weighed(own * rng.standard_exponential(codes.max() + 1)[codes])
+        settings, start = fits[i % len(fits)]
+        with clear_errors():
+            refit = PreparedData(rows).fit(settings, rng, start.mixture).mixture
+        found.append(MixtureFit([refit], density.names, density.threads))
+    return Replicates(found, "draws"), words
+
+
+def _without_background(fit: Any, data: Observations) -> Observations:
+    """Weigh rows by how likely they are measurements of a truth."""
+    if "background" not in fit.known.traits:
+        return data
+    own = row_weights(data) * (1.0 - fit.density.memberships(data)[1])
+    return data.weighed(own).with_weight()
+
+
+def _own_mixtures(fit: Any) -> list[GaussianMixture]:
+    """Return the mixtures that the model averages, or one that fits its rows; if these are few."""
+    members = getattr(fit.density, "members", None) or []
+    if len(members) > MOST_MEMBERS or any(m.n_components > MOST_COMPONENTS for m in members):
+        members = []
+    return list(members) or ([] if fit.working is None else [fit.working])
+
+
+def _in_its_place(prepared: PreparedData, density: Any) -> tuple[FitSettings, EMResult]:
+    """Fit mixtures to draws of a density, go on with the rows, and take the best by BIC."""
+    draws = density.sample(DRAWS_TO_FIT, 0)
+    draws = draws[np.isfinite(draws).all(1)]
+    fits = [
+        _settled(prepared, fit_exact(draws, k, 0), FLOOR, density.threads) for k in IN_ITS_PLACE
+    ]
+    size = len(prepared.data)
+
+    def bic(fit: tuple[FitSettings, EMResult]) -> float:
+        free = n_parameters(fit[0].n_components, density.dim)
+        return float(free * np.log(size) - 2 * size * fit[1].log_likelihood)
+
+    return min(fits, key=bic)
+
+
+def _settled(
+    prepared: PreparedData, start: GaussianMixture, floor: float, threads: int | None
+) -> tuple[FitSettings, EMResult]:
+    """Fit to the rows as they are; return how, and where that ends."""
+    stopping = replace(STEPS, threads=threads)
+    settings = FitSettings(start.n_components, floor=floor, stopping=stopping)
+    with clear_errors():
+        return settings, prepared.fit(settings, np.random.RandomState(0), start)
+
+
+def _floor(prepared: PreparedData, start: GaussianMixture) -> float:
+    """Return a floor, in units of the noise, somewhat below the narrowest component."""
+    standard = prepared.rows.units.mixture_to_standard(start)
+    widest = max(eigvalsh(prepared.noise, own)[-1] for own in standard.covariances)
+    return NARROWER / widest if widest > NO_NOISE else 0.0

@@ -1,32 +1,89 @@
-"""The answer in a few numbers: mean, spread, quantiles and correlations of the truth."""
+"""The answer in a few numbers: mean, spread, quantiles and correlations; Gaussians of a mixture."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import combinations
+from typing import Any
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from deconflow._types import Array
-from deconflow.answers.moments import Points
-from deconflow.answers.regression import told
 from deconflow.fits import (
     FINE_POINTS,
     POINTS,
-    Answer,
+    BoundedFit,
     FittedDensity,
+    GivenFit,
+    MixtureFit,
     PartsFit,
+    Replicates,
     fine_grid,
     quantiles_of,
 )
+from deconflow.mixtures import GaussianMixture
 
+#: Draws for moments that are no closed forms.
+DRAWS = 20_000
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 HEADS = ["column", "figure", "deconvolved", "measured"]
-UNKNOWN = "-"
 NO_ERRORS = (
     "no standard errors: the model keeps no other fits or draws to compare its answer with; "
     "Deconvolver, BayesianXDGMM, LogSplineDeconvolver and XDGMM with folds do"
 )
 KNOWN_ATOMS = "; the shares at atoms are taken as known"
+#: So many Gaussians are still read one by one.
+FEW = 6
+
+
+class Points:
+    """Means and covariances of a density and its replicates: closed forms, else weighted points.
+
+    The points are draws of the density, and its atoms; for another density the same draws are
+    weighed by the ratio of the two. So chance is the same for all, and cancels in their
+    differences.
+
+    Parameters
+    ----------
+    density
+        Whose points these are. Its replicates have the same atoms, with the same shares.
+    """
+
+    def __init__(self, density: FittedDensity) -> None:
+        self.density, self.own = density, continuous_part(density)
+
+    @cached_property
+    def draws(self) -> Array:
+        """Draws of the continuous part."""
+        drawn: Array = self.own.sample(DRAWS, 0)
+        return drawn[np.isfinite(drawn).all(1)]  # a flow may leave the finite
+
+    def moments(self, answer: FittedDensity) -> tuple[Array, Array]:
+        """Return mean ``(D,)`` and covariance ``(D, D)`` of the density, or of a replicate."""
+        mixture = answer.as_mixture()
+        if mixture is not None:
+            return mixture.mean, mixture.covariance
+        points, weights = self.draws, np.ones(len(self.draws))
+        if answer is not self.density:
+            ratio = continuous_part(answer).log_prob(points) - self._log_p
+            weights = np.exp(ratio - ratio.max())
+        weights = weights / weights.sum()
+        if isinstance(self.density, PartsFit):
+            shares = self.density.atom_weights
+            weights = np.concatenate([weights * (1 - shares.sum()), shares])
+            points = np.concatenate([points, self.density.atoms])
+        mean = np.average(points, axis=0, weights=weights)
+        return mean, np.atleast_2d(np.cov(points.T, aweights=weights, bias=True))
+
+    @cached_property
+    def _log_p(self) -> Array:
+        return np.asarray(self.own.log_prob(self.draws), dtype=np.float64)
+
+
+def continuous_part(answer: Any) -> Any:
+    """Return a density without its atoms, if it has some."""
+    return answer.inner if isinstance(answer, PartsFit) else answer
 
 
 @dataclass(frozen=True)
@@ -49,13 +106,6 @@ class Figures:
     correlation: Array
 
     @classmethod
-    def of_moments(cls, mean: Array, covariance: Array, quantiles: Array) -> "Figures":
-        """Make them of a mean, a covariance and quantiles."""
-        sd = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        size = np.where(sd > 0, sd, np.nan)  # one after the other: variances may be huge, or tiny
-        return cls(mean, sd, quantiles, (covariance / size[:, None] / size).clip(-1.0, 1.0))
-
-    @classmethod
     def of_rows(cls, w: Array, weights: Array | None = None) -> "Figures":
         """Return those of measurements ``(N, D)``, by the values that are not NaN.
 
@@ -70,15 +120,9 @@ class Figures:
             correlation[a, b] = correlation[b, a] = _correlation(w[:, [a, b]], weights)
         return cls(mean, sd, np.stack(quantiles), correlation)
 
-    @property
-    def flat(self) -> Array:
-        """All numbers, one after the other."""
-        parts = (self.mean, self.sd, self.quantiles, self.correlation)
-        return np.concatenate([part.ravel() for part in parts])
-
     @classmethod
     def from_flat(cls, numbers: Array, dim: int) -> "Figures":
-        """Take what :attr:`flat` gave."""
+        """Take the numbers from one array, in the order of the fields."""
         ends = np.cumsum([dim, dim, len(SHARES) * dim])
         mean, sd, quantiles, correlation = np.split(numbers, ends)
         return cls(mean, sd, quantiles.reshape(-1, dim), correlation.reshape(dim, dim))
@@ -142,7 +186,7 @@ class Statistics:
         errors = nothing if self.errors is None else self.errors.each(self.names)
         measured = nothing if self.measured is None else self.measured.each(self.names)
         return [
-            [name, figure, _told(v, error, unit), _told(w, np.nan, w_unit)]
+            [name, figure, told(v, error, unit), told(w, np.nan, w_unit)]
             for (name, figure, v, unit), (*_, error, _), (*_, w, w_unit) in zip(
                 truth, errors, measured, strict=True
             )
@@ -157,8 +201,7 @@ class Statistics:
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
         return "\n".join([*lines, f"({self.how})"])
 
-    def __str__(self) -> str:
-        return self.in_words()
+    __str__ = in_words
 
     def __repr__(self) -> str:
         return f"Statistics({', '.join(self.names)})"
@@ -171,10 +214,14 @@ def statistics_of(
     points, shares = Points(density), np.array(SHARES)
     grids = [fine_grid(density.marginal([d]), POINTS, FINE_POINTS) for d in range(density.dim)]
 
-    def figures(answer: Answer) -> Array:
+    def figures(answer: FittedDensity) -> Array:
         columns = ((answer.marginal([d]), grid) for d, grid in enumerate(grids))
         quantiles = [quantiles_of(column, shares, grid) for column, grid in columns]
-        return Figures.of_moments(*points.moments(answer), np.transpose(quantiles)).flat
+        mean, covariance = points.moments(answer)
+        sd = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        size = np.where(sd > 0, sd, np.nan)  # one after the other: variances may be huge, or tiny
+        correlation = (covariance / size[:, None] / size).clip(-1.0, 1.0)
+        return np.concatenate([mean, sd, np.transpose(quantiles).ravel(), correlation.ravel()])
 
     value, others = figures(density), density.replicates
     errors, how = None, NO_ERRORS
@@ -213,5 +260,144 @@ def _correlation(pairs: Array, weights: Array | None) -> float:
     return float(covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1]))
 
 
-def _told(value: float, error: float, unit: float) -> str:
-    return UNKNOWN if np.isnan(value) else told(value, error, unit)
+@dataclass(frozen=True, repr=False)
+class Components:
+    """Gaussians of a mixture, the heaviest first; of an average of fits, their mean.
+
+    Attributes
+    ----------
+    names : list of str
+        Names of the columns.
+    values : array
+        ``(K, P)``: weight, means ``(D,)``, standard deviations ``(D,)`` and the correlations of
+        the pairs of columns, of each component.
+    errors : array or None
+        Standard errors of these, from fits without a fold each; None for a single fit.
+    n_fits : int
+        How many fits are averaged.
+    """
+
+    names: list[str]
+    values: Array
+    errors: Array | None
+    n_fits: int
+
+    @property
+    def heads(self) -> list[str]:
+        """What the columns of :meth:`in_rows` are."""
+        each = [f"{figure} of {name}" for figure in ("mean", "spread") for name in self.names]
+        pairs = [f"correlation of {a}, {b}" for a, b in combinations(self.names, 2)]
+        return ["component", "weight", *each, *pairs]
+
+    def in_rows(self) -> list[list[str]]:
+        """Return a row per component: its number, then its numbers."""
+        dim = len(self.names)
+        spreads = self.values[:, 1 + dim : 1 + 2 * dim]
+        ones = np.ones((len(self.values), 1))
+        units = np.hstack([ones, spreads, spreads, np.ones_like(self.values[:, 1 + 2 * dim :])])
+        errors = np.full_like(self.values, np.nan) if self.errors is None else self.errors
+        return [
+            [str(k + 1), *map(told, values, own, unit)]
+            for k, (values, own, unit) in enumerate(zip(self.values, errors, units, strict=True))
+        ]
+
+    def in_words(self) -> str:
+        """Say it line by line, one for each number."""
+        rows = zip(self.heads, *self.in_rows(), strict=True)
+        width = max(map(len, self.heads)) + 2
+        return "\n".join(
+            f"{head:<{width}}" + "".join(f"{cell:<20}" for cell in cells).rstrip()
+            for head, *cells in rows
+        )
+
+    __str__ = in_words
+
+    def __repr__(self) -> str:
+        return f"Components({len(self.values)} of {', '.join(self.names)})"
+
+
+def components_of(model: Any) -> Components:
+    """Return the components of a fitted mixture, if they are few.
+
+    Of an average of fits of the same size, each component of a fit is matched with the nearest of
+    the first (by Bhattacharyya's distance, all at once), and means over the fits are returned.
+    Beside atoms they are those of the rest.
+
+    Parameters
+    ----------
+    model
+        A fitted estimator.
+    """
+    own = continuous_part(model.density_)
+    if not isinstance(own, MixtureFit):
+        raise ValueError(f"Expected a mixture of Gaussians, to show its parts; got {_words(own)}.")
+    sizes = sorted({member.n_components for member in own.members})
+    if len(sizes) > 1 or sizes[0] > FEW:
+        size = " to ".join(str(size) for size in dict.fromkeys([sizes[0], sizes[-1]]))
+        fits = f"{len(own.members)} fits of " if len(own.members) > 1 else ""
+        raise ValueError(
+            f"Expected fits of the same number of components, at most {FEW}, to show them one by "
+            f"one; got {fits}{size}."
+        )
+    numbers = partial(_numbers, first=own.members[0])
+    values = np.mean([numbers(member) for member in own.members], axis=0)
+    heaviest, errors = np.argsort(-values[:, 0], kind="stable"), None
+    if own.replicates is not None and own.replicates.kind == "folds":
+        folds = Replicates(own.averaged(), "folds")
+        errors = folds.error(values, lambda each: numbers(each.as_mixture()))[heaviest]
+    return Components(list(own.names), values[heaviest], errors, len(own.members))
+
+
+def _numbers(mixture: GaussianMixture | None, first: GaussianMixture) -> Array:
+    """Weights, means, spreads and correlations ``(K, P)``, in the order of the first fit."""
+    assert mixture is not None
+    order = linear_sum_assignment(_distances(first, mixture))[1]
+    weights, means = mixture.weights[order], mixture.means[order]
+    covariances = mixture.covariances[order]
+    sd = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
+    pairs = [
+        covariances[:, a, b] / sd[:, a] / sd[:, b] for a, b in combinations(range(mixture.dim), 2)
+    ]
+    return np.column_stack([weights, means, sd, *pairs])
+
+
+def _distances(one: GaussianMixture, other: GaussianMixture) -> Array:
+    """Bhattacharyya's distance ``(K, K)`` of each Gaussian of one from each of the other."""
+    middle = 0.5 * (one.covariances[:, None] + other.covariances[None])
+    apart = one.means[:, None] - other.means[None]
+    turned = np.linalg.solve(middle, apart[..., None])[..., 0]
+    logs = [np.linalg.slogdet(each)[1] for each in (middle, one.covariances, other.covariances)]
+    volume = 0.5 * (logs[0] - 0.5 * (logs[1][:, None] + logs[2][None]))
+    return np.asarray(0.125 * (apart * turned).sum(-1) + volume, dtype=np.float64)
+
+
+def _words(density: FittedDensity) -> str:
+    """Say what else a density is."""
+    if isinstance(density, GivenFit):
+        return "a density given covariates"
+    if isinstance(density, BoundedFit):
+        return "one that is folded at bounds"
+    return "an average with other densities" if density.averaged() else "another density"
+
+
+def told(value: float, error: float, unit: float | None = None) -> str:
+    """Write a number to two digits of its error; without one, to hundredths of a unit.
+
+    Examples
+    --------
+    >>> told(2.01234, 0.0345), told(1234.5, 21.0), told(0.5, float("nan"))
+    ('2.012 +- 0.035', '1234 +- 21', '0.5')
+    >>> told(1234.5678, float("nan"), 2.0)
+    '1234.57'
+    """
+    if np.isnan(value):
+        return "-"
+    if not error > 0:
+        if unit is None:
+            return f"{value:.4g}"
+        digits = 2 - int(np.floor(np.log10(unit))) if unit > 0 else 12
+        return f"{round(float(value), digits) + 0.0:.12g}"
+    digits = 1 - int(np.floor(np.log10(error)))
+    if not -3 <= digits <= 8:
+        return f"{value:.6g} +- {error:.2g}"
+    return f"{value:.{max(0, digits)}f} +- {error:.{max(0, digits)}f}"

@@ -1,8 +1,7 @@
-"""The work of ``Deconvolver``: a plan, candidates of several kinds, and their weights."""
+"""The work of ``Deconvolver``: candidates of several kinds, and their weights."""
 
-from deconflow.auto.candidates import Member, Part, Resources, ensemble_of, fixed
+from deconflow.auto.candidates import Member, Part, Plan, ensemble_of, fixed
 from deconflow.auto.fit import KINDS, MIXTURES, Fitted, Standing, fit_density
-from deconflow.auto.plan import make_plan
 
 __all__ = [
     "KINDS",
@@ -10,10 +9,9 @@ __all__ = [
     "Fitted",
     "Member",
     "Part",
-    "Resources",
+    "Plan",
     "Standing",
     "ensemble_of",
     "fit_density",
     "fixed",
-    "make_plan",
 ]

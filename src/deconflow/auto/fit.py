@@ -8,21 +8,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deconflow._types import AnyArray, Array, IntArray
-from deconflow.auto.bayes import fit_chains
 from deconflow.auto.candidates import (
     FEWEST_COLUMNS,
     Candidate,
     Member,
     Part,
-    Resources,
+    Plan,
     Task,
-    compared,
     ensemble_of,
     fixed,
-    weigh,
 )
-from deconflow.auto.plan import CHECKED_DRAWS, CHECKED_ROWS, Plan
-from deconflow.auto.splines import fit_splines
+from deconflow.auto.mixtures import fit_chains, fit_splines
+from deconflow.auto.weights import compared, weigh
 from deconflow.certificate import Certificate
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise
@@ -32,6 +29,8 @@ from deconflow.xd import (
     Everything,
     FitSettings,
     Fold,
+    PreparedData,
+    Stopping,
     fit_averaged,
     log_average,
     paired,
@@ -46,10 +45,10 @@ MIXTURES = "mixtures"
 
 def try_flows(task: Task) -> Candidate | None:
     """Fit flows where they can help, if torch and zuko are installed."""
-    if sum(task.plan.flows) == 0:
+    if task.plan.quick:
         return None
     if task.data.latent_dim < FEWEST_COLUMNS:
-        if task.plan.flows_asked_for:
+        if task.plan.n_flows is not None:
             task.notes.append(
                 f"There are no flows: in fewer than {FEWEST_COLUMNS} columns they add next to "
                 "nothing. Use FlowDeconvolver for one of them."
@@ -73,6 +72,8 @@ KINDS: dict[str, Callable[[Task], Candidate | None]] = {
     "flows": try_flows,
 }
 
+#: How many rows, with how many draws, the certificate looks at.
+CHECKED_ROWS, CHECKED_DRAWS = 100, 128
 #: What mixtures get at least beside flows: they keep the tails in check.
 SMALLEST_BESIDE_FLOWS = 0.05
 
@@ -174,7 +175,6 @@ def fit_density(
     data: Observations,
     log_volume: ArrayLike,
     plan: Plan,
-    resources: Resources,
     seed: int,
     *,
     folds: list[Fold] | None = None,
@@ -187,13 +187,14 @@ def fit_density(
     mixtures are fitted to all rows, the other candidates to the sample.
     """
     rng = np.random.RandomState(seed)
-    settings = FitSettings(1, stopping=plan.stopping).with_threads(resources.n_jobs)
+    stopping = Stopping(tol=1e-5 if plan.quick else 1e-6, max_iter=300, accelerate=True)
+    settings = FitSettings(1, stopping=stopping).with_threads(plan.n_jobs)
     averaged = fit_averaged(
         data, settings, rng,
-        folds=plan.folds if folds is None else folds, starts=plan.starts,
-        progress=resources.progress, everything=everything,
+        folds=plan.folds if folds is None else folds, starts=1 if plan.quick else 2,
+        progress=plan.progress, everything=everything,
     )  # fmt: skip
-    task = Task(data, averaged, plan, resources, seed)
+    task = Task(data, averaged, plan, seed)
     task.so_far.append(Candidate(MIXTURES, averaged.held_out, list(averaged.mixtures)))
     for kind in KINDS.values():
         found = kind(task)
@@ -201,14 +202,10 @@ def fit_density(
             task.so_far.append(found)
     volume = np.broadcast_to(np.asarray(log_volume), len(data))
     standings, certificate = _weigh(task, volume, rng)
-    fitted = Fitted(
-        {each.name: each.parts for each in task.so_far},
-        standings,
-        task.single_of_all(rng),
-        averaged.table,
-        certificate,
-        task.notes,
-    )
+    start = None if averaged.all_chose else averaged.singles[0]
+    proposing = PreparedData(data).fit(averaged.settings, rng, start).mixture
+    parts = {each.name: each.parts for each in task.so_far}
+    fitted = Fitted(parts, standings, proposing, averaged.table, certificate, task.notes)
     return replace(fitted, certificate=_certified(fitted, data))
 
 
@@ -224,15 +221,16 @@ def _weigh(
     used = [each for each in task.so_far if standings[each.name].share > 0]
     if len(used) < len(task.so_far):
         again, log_p, rows = _compare(used, task.data, volume, rng)
-        standings = {**standings, **again}
+        standings |= again
     together = log_average(log_p, np.array([standings[each.name].share for each in used]))
     gain = together - (task.so_far[0].held_out - volume)[rows]
     shares = row_weights(task.data)[rows]
     shares = shares / shares.sum()
-    means = [shares @ values for values in (together, gain)]
-    apart = [values - mean for values, mean in zip((together, gain), means, strict=True)]
-    errors = [np.sqrt(np.sum((shares * each) ** 2)) for each in apart]
-    value, gained, error, gain_error = map(float, (*means, *errors))
+    value, gained = (float(shares @ values) for values in (together, gain))
+    error, gain_error = (
+        float(np.sqrt(np.sum((shares * (values - mean)) ** 2)))
+        for values, mean in ((together, value), (gain, gained))
+    )
     return standings, Certificate(value, error, gained, gain_error)
 
 
@@ -246,12 +244,9 @@ def _compare(
     log_p = log_p - volume[rows]
     behind, error = paired(log_p, weights)
     means = np.average(log_p, axis=1, weights=weights)
-    numbers = zip(means, behind, error, shares, strict=True)
-    standings = {
-        each.name: Standing(*map(float, figures))
-        for each, figures in zip(candidates, numbers, strict=True)
-    }
-    return standings, log_p, rows
+    names = [each.name for each in candidates]
+    figures = np.stack([means, behind, error, shares], 1).tolist()
+    return {n: Standing(*each) for n, each in zip(names, figures, strict=True)}, log_p, rows
 
 
 def _with_mixtures(shares: Array, candidates: list[Candidate]) -> Array:

@@ -1,14 +1,24 @@
-r"""A density on a grid: linear between the points, with a thin normal law behind it.
+r"""Densities on a grid: linear between the points, with a thin normal law behind it.
 
 .. math:: p(v) = (1 - b) \sum_g p_g \prod_d \Lambda\Bigl(\frac{v_d - x_{gd}}{\Delta_d}\Bigr)
                  + b \, N(v; m, C)
 
 with hats :math:`\Lambda`, so that the integral is a sum and draws are exact. The normal law keeps
 log densities finite where the estimate was cut off at zero, and outside of the box.
+
+For answers in closed form a mixture of Gaussians stands for the density,
+
+.. math:: p(v) \approx \sum_k a_k \, N(v; m_k, s^2), \quad
+          a_k \leftarrow a_k \sum_g \pi_g \frac{N(x_g; m_k, s^2)}{\sum_j a_j N(x_g; m_j, s^2)}
+
+with Gaussians at even nodes :math:`m_k`, as wide as 0.8 of their distance, and masses
+:math:`\pi_g` of the grid's points. The step is that of Richardson and Lucy, each of which brings
+the mixture nearer to the density, so that weights make up for the width of the Gaussians.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 from scipy.ndimage import map_coordinates
@@ -17,6 +27,8 @@ from scipy.stats import norm
 from sklearn.utils import check_random_state
 
 from deconflow._types import Array, IntArray
+from deconflow.mixtures import GaussianMixture
+from deconflow.observations import Observations
 from deconflow.randomness import RandomState
 from deconflow.saving import refuse
 
@@ -25,6 +37,16 @@ CLOSE = 1e-6
 #: Distance from an edge, in steps, that counts as on it.
 ON_THE_EDGE = 1e-9
 UNBOUNDED = np.array([[-np.inf], [np.inf]])
+#: Most nodes of a mixture per dimension.
+NODES = {1: 240, 2: 80, 3: 24}
+#: Least distance of nodes, in steps of the grid: nearer ones would follow its hats.
+FEWEST_STEPS = 2.0
+WIDTH = 0.8
+ROUNDS, SETTLED = 200, 1e-7
+#: Components are dropped that have less than this share of the mean weight.
+NEGLIGIBLE = 1e-7
+#: Most components.
+MOST = 3000
 
 
 @dataclass(frozen=True)
@@ -156,12 +178,10 @@ class GridDensity:
 
     def _edge_shares(self, dimensions: Iterable[int]) -> Array:
         """Share of each hat that lies within the grid: a half at an edge of a dimension."""
-        shares = np.ones((1,) * self.dim)
+        along = [np.ones(n) for n in self.values.shape]
         for d in dimensions:
-            along = np.ones(self.values.shape[d])
-            along[[0, -1]] = 0.5
-            shares = shares * along.reshape([-1 if k == d else 1 for k in range(self.dim)])
-        return shares
+            along[d][[0, -1]] = 0.5
+        return reduce(np.multiply, np.ix_(*along))
 
     def folded(self, v: Array) -> Array:
         """Fold points beyond the edges back: the halves of hats that are cut."""
@@ -174,9 +194,81 @@ class GridDensity:
         return self.low + self.step * np.stack(np.unravel_index(which, self.values.shape), -1)
 
 
-def clip_and_normalise(values: Array, cell: float) -> Array:
-    """Set negative parts and the faces of the box to zero, and scale the rest to one."""
-    inside = (slice(1, -1),) * values.ndim
-    kept = np.zeros_like(values)
-    kept[inside] = np.clip(values[inside], 0, None)
-    return kept / (kept.sum() * cell)
+def refuse_unsuitable(data: Observations, name: str, most_columns: int) -> None:
+    """Raise for too many columns, too few rows, and columns of one value."""
+    if data.dim > most_columns:
+        word = "one column" if most_columns == 1 else f"at most {most_columns} columns"
+        raise ValueError(
+            f"Expected {word} in w with {name}; got {data.dim}. "
+            "Use XDGMM or FlowDeconvolver in more dimensions."
+        )
+    if len(data) < 2:
+        raise ValueError(
+            f"Expected at least 2 rows in w to fit a density; got n_samples = {len(data)}."
+        )
+    w = data.measured()
+    constant = np.nanmax(w, axis=0) == np.nanmin(w, axis=0)
+    if constant.any():
+        raise ValueError(
+            "Expected values that differ in every column of w; "
+            f"got one value in column {int(constant.argmax())}. Drop it."
+        )
+
+
+def grid_mixture(density: GridDensity) -> GaussianMixture:
+    """Write a density on a grid as a mixture of Gaussians.
+
+    At most 240 Gaussians in one dimension and 3,000 in more, and one for the normal distribution
+    behind the grid. In one and two dimensions the divergence of the mixture from the density is
+    below 5e-4 for densities that are smooth over four steps of the grid (narrower features were
+    seen to cost up to .01); a jump at a bound is blurred to the width of a Gaussian, and some of
+    its mass leaves the bound.
+    """
+    mass = density.mass
+    kernels, nodes, sds = zip(*(_kernel(density, d) for d in range(density.dim)), strict=True)
+    weights = _deconvolved(mass, kernels)
+    least = np.sort(weights, axis=None)[-min(MOST, weights.size)]
+    kept = (weights > NEGLIGIBLE * weights.mean()) & (weights >= least)
+    shares = np.append(
+        weights[kept] * (1 - density.background) / weights[kept].sum(), density.background
+    )
+    means = np.concatenate(
+        [np.stack(np.meshgrid(*nodes, indexing="ij"), -1)[kept], density.mean[None]]
+    )
+    covariances = np.empty((len(shares), density.dim, density.dim))
+    covariances[:-1], covariances[-1] = np.diag(np.square(sds)), density.factor @ density.factor.T
+    used = shares > 0
+    return GaussianMixture(shares[used], means[used], covariances[used])
+
+
+def _kernel(density: GridDensity, d: int) -> tuple[Array, Array, float]:
+    """Gaussians at the points of one dimension ``(points, nodes)``, their nodes and width."""
+    n, step = density.values.shape[d], float(density.step[d])
+    count = int(min(NODES[density.dim], np.floor((n - 1) / FEWEST_STEPS) + 1))
+    places = np.linspace(0, n - 1, max(count, 2))
+    sd = WIDTH * (places[1] - places[0])
+    z = (np.arange(n)[:, None] - places) / sd
+    return norm.pdf(z) / sd, density.low[d] + step * places, sd * step
+
+
+def _deconvolved(mass: Array, kernels: tuple[Array, ...]) -> Array:
+    """Weights of the nodes by Richardson and Lucy's steps, until fifty gain nothing."""
+    back = [kernel.T for kernel in kernels]
+    weights, used, before = _apply(mass, back), mass > 0, -np.inf
+    weights = weights / weights.sum()
+    for i in range(ROUNDS):
+        blurred = np.maximum(_apply(weights, kernels), np.finfo(float).tiny)
+        weights = weights * _apply(mass / blurred, back)
+        if i % 50 == 0:
+            now = float(mass[used] @ np.log(blurred[used]))
+            if now - before < SETTLED:
+                break
+            before = now
+    return weights / weights.sum()
+
+
+def _apply(table: Array, kernels: Sequence[Array]) -> Array:
+    """Multiply each axis by its kernel."""
+    for kernel in kernels:
+        table = np.tensordot(table, kernel, axes=(0, 1))
+    return table

@@ -17,12 +17,17 @@ import numpy as np
 from scipy.stats import norm
 
 from deconflow._types import Array
-from deconflow.classical.empirical import (
+from deconflow.classical.fourier import (
+    MOST_ORDERS,
     EmpiricalCharacteristic,
-    FourierRows,
-    empirical_characteristic,
+    FourierFit,
+    Lattice,
+    enclose,
+    near,
+    orders_for,
+    product,
 )
-from deconflow.classical.lattice import MOST_ORDERS, FourierFit, Lattice, enclose, orders_for
+from deconflow.observations import Observations
 
 CANDIDATES = 100
 #: Bandwidths to try: from this many scales of the densest rows to this many of all rows.
@@ -42,7 +47,7 @@ def flat_top(t: Array) -> Array:
 
 def kernel_on(lattice: Lattice, bandwidth: Array) -> Array:
     """Characteristic function of the product kernel on a lattice."""
-    return lattice.product([flat_top(bandwidth[d] * lattice.axis(d)) for d in range(lattice.dim)])
+    return product([flat_top(h * t) for h, t in zip(bandwidth, lattice.axes, strict=True)])
 
 
 def cross_validation(ecf: EmpiricalCharacteristic, K: Array, caution: float = CAUTION) -> float:
@@ -59,39 +64,37 @@ def cross_validation(ecf: EmpiricalCharacteristic, K: Array, caution: float = CA
 
 
 def fit_kde(
-    rows: FourierRows, scale: Array, spread: Array, bandwidth: Array | None
+    rows: Observations, scale: Array, spread: Array, bandwidth: Array | None
 ) -> tuple[Array, FourierFit]:
     """Choose bandwidths ``(D,)`` unless they are given, and estimate.
 
     ``scale`` and ``spread`` are standard deviations of the true values and of the measurements.
     """
-    dim = rows.w.shape[1]
-    if bandwidth is None:
+    dim, chosen, smallest = rows.dim, bandwidth, 1.0
+    if chosen is None:
         chosen = np.array([_of_one_dimension(rows, d, scale, spread) for d in range(dim)])
-        box = _box(rows.w, chosen, FACTORS[dim][0])
-    else:
-        chosen, box = bandwidth, _box(rows.w, bandwidth, 1.0)
-    near, n_far = rows.near(box)
-    ecf = empirical_characteristic(near, box)
+        smallest = FACTORS[dim][0]
+    box = _box(rows.w, chosen, smallest)
+    some, n_far = near(rows, box)
+    ecf = EmpiricalCharacteristic(some, box)
     if bandwidth is None and dim > 1:
         chosen = chosen * _common_factor(ecf, chosen)
     K = kernel_on(box, chosen)
     error = _relative_error(ecf, K, scale)
-    order = tuple(int(k) for k in np.minimum(box.order, orders_for(box.length, chosen)))
+    order = tuple(map(min, box.order, orders_for(box.length, chosen)))
     return chosen, FourierFit(*box.trim(order, ecf.estimate * K), error, n_far)
 
 
-def _of_one_dimension(rows: FourierRows, d: int, scale: Array, spread: Array) -> float:
+def _of_one_dimension(rows: Observations, d: int, scale: Array, spread: Array) -> float:
     """Bandwidth of a dimension by itself."""
     densest = min(densest_scale(rows.w[:, d], rows.weights), float(spread[d]))
     smallest = SMALLEST * min(densest, float(scale[d]))
     line = _line(rows, d, spread, smallest)
     smallest = max(smallest, line.length[d] / (2 * np.pi * line.order[d]))
     candidates = np.geomspace(smallest, LARGEST * spread[d], CANDIDATES)
-    ecf = empirical_characteristic(rows.near(line)[0], line)
-    t = line.axes()[d]
-    return _least_risk(candidates, [cross_validation(ecf, flat_top(h * t)) for h in candidates],
-                       scale[d])  # fmt: skip
+    ecf = EmpiricalCharacteristic(near(rows, line)[0], line)
+    kernels = (flat_top(h * line.axes[d]).reshape(line.shape) for h in candidates)
+    return _least_risk(candidates, [cross_validation(ecf, K) for K in kernels], scale[d])
 
 
 def _common_factor(ecf: EmpiricalCharacteristic, bandwidth: Array) -> float:
@@ -123,14 +126,12 @@ def densest_scale(w: Array, weights: Array) -> float:
     return float(widths.min() / (2 * norm.ppf((1 + densest) / 2))) if len(widths) else np.inf
 
 
-def _line(rows: FourierRows, d: int, spread: Array, smallest: float) -> Lattice:
+def _line(rows: Observations, d: int, spread: Array, smallest: float) -> Lattice:
     """Lattice along one dimension, with frequency zero in the others."""
-    longest = np.full(len(spread), 2 * np.pi * smallest * MOST_ORDERS[1])
-    low, length = enclose(rows.w, 0.5 * spread, longest)
-    order = [0] * len(spread)
-    order[d] = orders_for(length, np.full(len(spread), smallest))[d]
-    length = np.where(np.arange(len(length)) == d, length, 1.0)
-    return Lattice(low, length, tuple(order))
+    along = np.arange(len(spread)) == d
+    low, length = enclose(rows.w, 0.5 * spread, 2 * np.pi * smallest * MOST_ORDERS[1] + 0 * spread)
+    order = np.where(along, orders_for(length, smallest + 0 * spread), 0)
+    return Lattice(low, np.where(along, length, 1.0), tuple(order.tolist()))
 
 
 def _box(w: Array, bandwidth: Array, factor: float) -> Lattice:
@@ -156,9 +157,8 @@ def _relative_error(ecf: EmpiricalCharacteristic, K: Array, scale: Array) -> flo
     lattice = ecf.lattice
     band = np.square(K)
     band[(*lattice.order[:-1], 0)] = 0.0
-    normal = lattice.product(
-        [np.exp(-np.square(scale[d] * lattice.axis(d))) for d in range(lattice.dim)]
-    )
+    sides = zip(scale, lattice.axes, strict=True)
+    normal = product([np.exp(-np.square(size * t)) for size, t in sides])
     hidden = normal * np.square(1 - ecf.shrinkage)
     signal = max(lattice.total(band * square) for square in (ecf.unbiased_square, normal))
     return lattice.total(band * (ecf.variance + hidden)) / signal if signal > 0 else 0.0

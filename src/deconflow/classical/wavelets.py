@@ -19,13 +19,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from deconflow._types import Array, Complex
-from deconflow.classical.empirical import AT_ONCE, FourierRows, empirical_characteristic
-from deconflow.classical.lattice import FourierFit, Lattice
+from deconflow.classical.fourier import (
+    AT_ONCE,
+    EmpiricalCharacteristic,
+    FourierFit,
+    Lattice,
+    effective_number,
+    near,
+    waves_of,
+)
+from deconflow.observations import Observations
 
 #: Levels that may be chosen or given.
 COARSEST, FINEST = 1, 10
-
-
+#: Ends of the functions in Fourier space.
 ENDS = {"scaling": 2 / 3, "wavelet": 4 / 3}
 
 
@@ -87,49 +94,43 @@ class Coefficients:
     variances: Array
     within_reach: bool
 
-    @property
-    def gain(self) -> float:
-        """Fall of the integrated squared error from keeping them all, less twice its own error.
-
-        The estimate without bias subtracts two variances. A few frequencies cause most of the
-        variance, so that the error of the estimate is as large as the variance itself.
-        """
-        return float((np.square(self.values) - 4 * self.variances).sum())
-
     def thresholded(self, bar: float) -> "Coefficients":
         """Keep those that exceed ``bar`` standard deviations."""
         large = np.abs(self.values) > bar * np.sqrt(self.variances)
         return replace(self, values=np.where(large, self.values, 0.0))
 
 
-def measure(rows: FourierRows, low: Array, length: Array, level: int, kind: str) -> Coefficients:
+def measure(rows: Observations, low: Array, length: Array, level: int, kind: str) -> Coefficients:
     """Estimate one level's coefficients and their variances from rows in one dimension."""
     lattice = Lattice(low, length, (order_of(level, kind),))
-    ecf = empirical_characteristic(rows, lattice)
+    ecf = EmpiricalCharacteristic(rows, lattice)
     values, squares = np.zeros(2**level), np.zeros(2**level)
     for part in rows.chunks(max(1, AT_ONCE // 2 ** (level + 1))):
-        waves = part.weights[:, None] * part.waves(lattice)[0]
+        waves = part.weights[:, None] * waves_of(part, lattice)[0]
         shares = analyse(waves / ecf.denominator, level, kind)
         values += shares.sum(0)
         squares += np.square(shares).sum(0)
-    variances = squares - np.square(values) / rows.effective_number
+    variances = squares - np.square(values) / effective_number(rows)
     within_reach = bool(ecf.power[int(np.ceil(2**level / 3))] > ecf.ridge)
     return Coefficients(level, kind, values, np.clip(variances, 0, None), within_reach)
 
 
 def fit_wavelets(
-    rows: FourierRows, low: Array, length: Array, level: int | None
+    rows: Observations, low: Array, length: Array, level: int | None
 ) -> tuple[list[Coefficients], FourierFit]:
     """Estimate the density's characteristic function in one dimension.
 
     The linear estimator up to the level where wavelets gain most, and above it those wavelets
     that exceed what pure error hardly ever does, below ``level`` if there is one.
     """
-    rows, n_far = rows.near(Lattice(low, length, (1,)))
-    bar = float(np.sqrt(2 * np.log(rows.effective_number)))
+    rows, n_far = near(rows, Lattice(low, length, (1,)))
+    bar = float(np.sqrt(2 * np.log(effective_number(rows))))
     levels = _informative(rows, low, length, level, bar)
-    gains = np.cumsum([0.0, *(wavelets.gain for wavelets in levels)])
-    start = int(gains.argmax())
+    # The fall of the integrated squared error from keeping a level, less twice its own error. The
+    # estimate without bias subtracts two variances; a few frequencies cause most of the variance,
+    # so that the error of the estimate is as large as the variance itself.
+    gains = [(np.square(part.values) - 4 * part.variances).sum() for part in levels]
+    start = int(np.cumsum([0.0, *gains]).argmax())
     linear = measure(rows, low, length, COARSEST + start, "scaling")
     kept = [linear, *(wavelets.thresholded(bar) for wavelets in levels[start:])]
     order = max(order_of(part.level, part.kind) for part in kept)
@@ -139,7 +140,7 @@ def fit_wavelets(
 
 
 def _informative(
-    rows: FourierRows, low: Array, length: Array, level: int | None, bar: float
+    rows: Observations, low: Array, length: Array, level: int | None, bar: float
 ) -> list[Coefficients]:
     """Wavelets below a level; without one, up to the last level that can tell anything.
 

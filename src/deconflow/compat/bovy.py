@@ -26,7 +26,6 @@ from deconflow.xd import (
     expectation,
     lay_out,
     made_feasible,
-    mean_log_likelihood,
 )
 
 #: What the arguments are called elsewhere in this library, and here.
@@ -154,13 +153,13 @@ def extreme_deconvolution(
 def _likelihood(mixture: GaussianMixture, rows: KernelRows) -> float:
     """Mean log-likelihood; where a covariance is singular and a row exact, of one a bit wider."""
     with suppress(np.linalg.LinAlgError):
-        value = mean_log_likelihood(expectation(mixture, rows, moments=False).log_p, rows)
+        value = rows.total(expectation(mixture, rows, moments=False).log_p)
         if np.isfinite(value):
-            return value
+            return value / rows.n_rows
     wider = made_feasible(
         mixture, Constraints.free(mixture.n_components, SMALLEST_VARIANCE * np.eye(mixture.dim))
     )
-    return mean_log_likelihood(expectation(wider, rows, moments=False).log_p, rows)
+    return rows.total(expectation(wider, rows, moments=False).log_p) / rows.n_rows
 
 
 def _check_log(name: str | None) -> None:

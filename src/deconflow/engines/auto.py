@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from deconflow import ranks
 from deconflow._limits import cpus
-from deconflow.auto import Fitted, Resources, ensemble_of, fit_density, fixed, make_plan
+from deconflow.auto import Fitted, Plan, ensemble_of, fit_density, fixed
 from deconflow.certificate import Certificate
 from deconflow.core import EVERYTHING, Run
-from deconflow.devices import check_device
 from deconflow.engines.checks import refuse_different_rows, refuse_few
 from deconflow.engines.stream_fits import everything_of, folds_of_sample, in_memory
 from deconflow.fits import (
@@ -22,6 +21,7 @@ from deconflow.fits import (
     refuse_far,
     standardised,
 )
+from deconflow.guests import check_device
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
@@ -155,10 +155,9 @@ class _Named:
         return None if density is None else self._by_draws(density)
 
     def _by_draws(self, density: "Density") -> "WeightedFit":
-        from deconflow.fits import ProposedByMixture, WeightedFit
+        from deconflow.fits import WeightedFit
 
-        proposing = ProposedByMixture(self.solution.fitted.proposing)
-        units = self.solution.standardiser
+        units, proposing = self.solution.standardiser, self.solution.fitted.proposing
         return WeightedFit(density, units, proposing, self.names, self.threads)
 
     def replicates(self) -> Replicates | None:
@@ -193,14 +192,18 @@ class Auto:
         given = self.settings
         refuse_different_rows(rows)
         refuse_few(rows, FEWEST_ROWS, " Use XDGMM for so few.")
-        plan = make_plan(len(rows), given.n_members, quick=given.quick)
+        checkpoint = ranks.from_first(given.checkpoint)  # the first process alone has it
+        plan = Plan(
+            cpus(run.n_jobs), given.quick, given.n_members, checkpoint and Path(checkpoint),
+            run.progress, check_device(given.device),
+        )  # fmt: skip
         units = _usual_units(rows)
         beyond: dict[str, Any] = {}
         if run.beyond is not None and not in_memory(run.beyond[1]):
             stream, overview = run.beyond
             beyond["folds"] = folds_of_sample(overview, plan.folds)
             beyond["everything"] = everything_of(
-                stream, overview, rows, plan.folds, threads=cpus(run.n_jobs),
+                stream, overview, rows, plan.folds, threads=plan.n_jobs,
                 progress=run.progress, units=units,
             )  # fmt: skip
         seed = ranks.from_first(run.generator().randint(2**30))
@@ -208,14 +211,8 @@ class Auto:
             volume = log_volume(units, rows)
             ready = standardised(units, rows)
             refuse_far(ready, "float32")
-            fitted = fit_density(ready, volume, plan, self._resources(run), seed, **beyond)
+            fitted = fit_density(ready, volume, plan, seed, **beyond)
         return AutoSolution(fitted, units, seed)
-
-    def _resources(self, run: Run) -> Resources:
-        checkpoint = ranks.from_first(self.settings.checkpoint)  # the first process alone has it
-        folder = None if checkpoint is None else Path(checkpoint)
-        device = check_device(self.settings.device)
-        return Resources(cpus(run.n_jobs), folder, run.progress, device)
 
 
 def _usual_units(rows: Observations) -> Standardiser:

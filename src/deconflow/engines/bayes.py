@@ -275,10 +275,9 @@ def _identity(data: Observations, settings: str) -> str:
         digest.update(np.asarray(data.groups).tobytes())
     rows = lay_out(data)
     for block in rows.blocks:
-        law = block.common
-        arrays = [block.index, block.w, block.s, block.log_share, block.omega, block.projection]
-        arrays += [] if law is None else [law.weights, law.means, law.covariances]
-        for array in (*arrays, np.asarray(rows.units.scale)):
+        index = np.arange(rows.n_rows)[block.index]
+        arrays = [index, block.w, block.s, block.log_share, block.omega, block.projection]
+        for array in (*arrays, *(block.common or ()), rows.units.scale):
             said = np.ascontiguousarray([] if array is None else array)
             digest.update(repr((block.kind, said.shape)).encode() + said.tobytes())
     return digest.hexdigest()

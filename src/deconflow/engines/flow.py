@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from deconflow.core import EVERYTHING, Run
-from deconflow.devices import resolve_device
 from deconflow.engines.checks import refuse_different_rows, refuse_few
 from deconflow.fits import refuse_far, standardised
 from deconflow.fitting import History, Training
+from deconflow.guests import check_device
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 from deconflow.saving import refuse
@@ -34,6 +34,8 @@ BLOCKS, POSTERIOR_COMPONENTS, AVERAGING = 1, 8, 0.99
 #: What ``epochs=None`` means.
 STEPS, MOST_EPOCHS = 4000, 300
 TRAINING = "training the flow"
+#: Precision of the networks.
+PRECISION = "float32"
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class FlowSettings:
         density = DENSITIES[self.flow](self.dim, size)
         posterior = self._posterior(density, size)
         for module in (density, posterior):
-            module.to(dtype=getattr(torch, self.dtype), device=resolve_device(self.device)).eval()
+            module.to(dtype=getattr(torch, self.dtype), device=check_device(self.device)).eval()
         return density, posterior
 
     def _posterior(self, density: "Density", size: "Architecture") -> "PosteriorModel":
@@ -94,10 +96,9 @@ class FlowSolution:
 
     def density(self, names: list[str], threads: int | None) -> "WeightedFit":
         """Return the flow's density, with draws from the posterior network."""
-        from deconflow.fits import ProposedByModel, WeightedFit
+        from deconflow.fits import WeightedFit
 
-        proposing = ProposedByModel(self.posterior)
-        return WeightedFit(self.network, self.standardiser, proposing, names)
+        return WeightedFit(self.network, self.standardiser, self.posterior, names)
 
     def words(self) -> str:
         """Return what was fitted."""
@@ -168,7 +169,7 @@ class Flow:
         with common_rng(given.random_state):
             units = Standardiser.fit(rows)
             data = standardised(units, rows)
-            refuse_far(data, given.dtype)
+            refuse_far(data, PRECISION)
             data = data.to()
             train, held_out = data, None
             if given.validation_fraction > 0:
@@ -176,7 +177,9 @@ class Flow:
             names = FlowSettings.__dataclass_fields__
             own = {name: getattr(given, name) for name in names if hasattr(given, name)}
             features = data[:1].features().shape[-1]
-            settings = FlowSettings(**own, dim=rows.latent_dim, n_features=features)
+            settings = FlowSettings(
+                **own, dtype=PRECISION, dim=rows.latent_dim, n_features=features
+            )
             density, posterior = settings.networks()
             training = training_of(given, len(train))
             run.progress.begin(TRAINING, "epochs", training.epochs)

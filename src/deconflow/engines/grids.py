@@ -1,6 +1,6 @@
 """Engines of densities on a grid: kernels, wavelets and log-splines."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ from deconflow.classical import (
     MOST_ORDERS,
     UNBOUNDED,
     FourierFit,
-    FourierRows,
     GridDensity,
     enclose,
     fit_kde,
@@ -84,8 +83,8 @@ class FourierProblem:
 
     Attributes
     ----------
-    rows : FourierRows
-        The rows.
+    rows : Observations
+        The rows, with weights of sum one.
     location, scale : array
         ``(D,)`` location and scale of the true values.
     spread : array
@@ -94,7 +93,7 @@ class FourierProblem:
         ``(D,)`` powers of two.
     """
 
-    rows: FourierRows
+    rows: Observations
     location: Array
     scale: Array
     spread: Array
@@ -106,15 +105,13 @@ class FourierProblem:
         refuse_unsuitable(data, name, most_columns)
         units = Standardiser.powers_of_two(data)
         data = units.observations(data)
-        w, noise = np.asarray(data.w), data.noise
-        weights = np.ones(len(w)) if data.weights is None else np.asarray(data.weights)
-        weights = weights / weights.sum()
+        weights = np.ones(len(data)) if data.weights is None else data.weights
+        rows = replace(data, weights=weights / weights.sum())
         truth = Standardiser.fit(data)
-        location, scale = np.asarray(truth.location), np.asarray(truth.scale)
-        variance = np.broadcast_to(np.asarray(noise.variance()), w.shape)
+        variance = np.broadcast_to(data.noise.variance(), data.w.shape)
         with np.errstate(divide="ignore"):  # an exact row has all precision that there is
-            spread = np.sqrt(np.square(scale) + 1 / (weights @ (1 / variance)))
-        return cls(FourierRows(w, noise, weights), location, scale, spread, np.asarray(units.scale))
+            spread = np.sqrt(np.square(truth.scale) + 1 / (rows.weights @ (1 / variance)))
+        return cls(rows, truth.location, truth.scale, spread, units.scale)
 
     def solved(self, fit: FourierFit, line: str, **learned: Any) -> GridSolution:
         """Return the density of a fit, and warn if it is mostly noise."""
@@ -135,16 +132,21 @@ class FourierProblem:
         return GridSolution(grid, line, {**learned, "relative_error": fit.relative_error})
 
 
-class Kernels:
-    """The deconvolving kernel estimate with the bandwidth of an estimator."""
+class _OfSettings:
+    """What the engines of densities on a grid have in common: the settings of an estimator."""
 
-    name = "DeconvolvingKDE"
     solution = GridSolution
-    takes = frozenset({"errors to learn", "selected"})
     samples = False
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
+
+
+class Kernels(_OfSettings):
+    """The deconvolving kernel estimate with the bandwidth of an estimator."""
+
+    name = "DeconvolvingKDE"
+    takes = frozenset({"errors to learn", "selected"})
 
     def fit(self, rows: Observations, run: Run) -> GridSolution:
         """Choose a bandwidth, and sum kernels."""
@@ -174,16 +176,11 @@ class Kernels:
         return values
 
 
-class Wavelets:
+class Wavelets(_OfSettings):
     """Meyer wavelets with the level of an estimator."""
 
     name = "WaveletDeconvolver"
-    solution = GridSolution
     takes = frozenset({"errors to learn", "selected"})
-    samples = False
-
-    def __init__(self, settings: Any) -> None:
-        self.settings = settings
 
     def fit(self, rows: Observations, run: Run) -> GridSolution:
         """Keep the wavelets that stand out from the noise."""
@@ -196,17 +193,12 @@ class Wavelets:
         return problem.solved(fit, line, level=linear.level, n_wavelets=count)
 
 
-class LogSplines:
+class LogSplines(_OfSettings):
     """Penalised log densities with the settings of an estimator."""
 
     name = "LogSplineDeconvolver"
-    solution = GridSolution
     takes = frozenset({"missing", "bounds", "own bounds", "atoms", "background", "selected",
                        "errors to learn"})  # fmt: skip
-    samples = False
-
-    def __init__(self, settings: Any) -> None:
-        self.settings = settings
 
     def fit(self, rows: Observations, run: Run) -> GridSolution:
         """Fit a log density in one or two columns."""

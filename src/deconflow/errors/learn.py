@@ -8,12 +8,18 @@ from numpy.typing import NDArray
 
 from deconflow._types import Array, BoolArray, IntArray
 from deconflow.errors.learned import LearnedErrors, refuse_other_laws
-from deconflow.errors.likelihood import ErrorRows
-from deconflow.errors.parameters import Layout, Values
-from deconflow.errors.search import Fit, most_likely
-from deconflow.noise import FreeErrors
+from deconflow.errors.likelihood import ErrorRows, Layout, Values, View, combined, look
+from deconflow.mixtures import GaussianMixture
+from deconflow.noise import FreeErrors, gaussian
 from deconflow.observations import Observations, check_groups
-from deconflow.xd import row_weights
+from deconflow.xd import (
+    COMPONENTS_TO_TRY,
+    FitSettings,
+    PreparedData,
+    Stopping,
+    n_parameters,
+    row_weights,
+)
 
 #: Rows that errors are learned from.
 MOST_ROWS = 20_000
@@ -24,6 +30,22 @@ FEWEST_OBJECTS = 10
 ALIKE = 1.2
 FEWEST_REPEATS = 2
 SMALLEST_EIGENVALUE = 1e-9
+#: Most steps, and the gains in log-likelihood that are not worth another: while the number of
+#: components is sought, and then.
+STEPS, ROUGH, PRECISE = 100, 0.5, 1e-3
+FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-2, 1e-9, 1e9
+RIDGE = 1e-10
+#: Longest step of a parameter: of the logarithm of a factor, or in units of the spread.
+LONGEST = 1.0
+PATIENCE, ROWS_PER_COMPONENT = 2, 20
+#: In units of the spread of the column.
+FIRST_JITTER = 0.1
+#: Smallest covariance of a component that EM makes, in units of the mean error.
+FLOOR = 0.01
+#: Of a component; the latter in units of the spread.
+LEAST_WEIGHT, NARROWEST = 1e-8, 1e-4
+#: A larger variance is that of a value which no row of an object has measured.
+SEEN = 1e6
 
 
 def learn_errors(
@@ -60,7 +82,7 @@ def learn_errors(
     layout = Layout(data.dim, free.scale, free.jitter, free.correlation, len(labels))
     _refuse_untold(free, rows, list(names), labels)
     fit = most_likely(rows, layout, rng, threads)
-    values, spread = layout.values(fit.theta), _covariance(rows, layout, fit, cluster)
+    values, spread = fit.values, _covariance(fit, cluster)
     errors = _standard_errors(layout, values, spread)
     sd = np.sqrt(np.diagonal(rows.said, axis1=1, axis2=2))
     usual = np.array([np.median(sd[rows.seen[:, d], d]) for d in range(layout.dim)])
@@ -144,93 +166,90 @@ def _chosen(truths: IntArray, weights: Array, rng: np.random.RandomState) -> Int
     return used[np.argsort(codes, kind="stable")]
 
 
+def _refuse(wrong: object, words: str) -> None:
+    if wrong:
+        raise ValueError(words)
+
+
 def _refuse_untold(
     free: FreeErrors, rows: ErrorRows, names: list[str], labels: tuple[object, ...]
 ) -> None:
     """Raise for what rows cannot tell, with the reason."""
-    if rows.n_objects < FEWEST_OBJECTS:
-        raise ValueError(
-            f"Expected at least {FEWEST_OBJECTS} truths to learn errors from; got {rows.n_objects}."
-        )
-    if free.replicates is not None and (rows.counts == 1).all():
-        raise ValueError(
-            "Expected some label of replicates in several rows, which measure the same truth; got "
-            "a different one in every row."
-        )
+    _refuse(
+        len(rows.first) < FEWEST_OBJECTS,
+        f"Expected at least {FEWEST_OBJECTS} truths to learn errors from; got {len(rows.first)}.",
+    )
+    _refuse(
+        free.replicates is not None and (rows.counts == 1).all(),
+        "Expected some label of replicates in several rows, which measure the same truth; got "
+        "a different one in every row.",
+    )
     sd = np.sqrt(np.diagonal(rows.said, axis1=1, axis2=2))
+    few = "Give replicates=, the labels of rows that measure the same truth"
     for d, name in enumerate(names):
         alike = _alike(sd[rows.seen[:, d], d])
         told = _repeats(rows, rows.seen[:, d]) >= FEWEST_REPEATS
-        _refuse_column(free, name, alike, told, exact=not sd[:, d].any())
+        if free.replicates is not None:
+            few = f"Measure more truths several times in {name}"
+        _refuse(
+            free.scale and not sd[:, d].any(),
+            f"Expected errors above zero in {name} to learn their scale; got zeros only, which "
+            'no factor changes. Use jitter="fit".',
+        )
+        _refuse(
+            free.scale and alike and not told,
+            f"Expected errors of {name} that differ by row, to learn their scale; got about the "
+            "same in all rows: errors that are the same in all rows cannot be told from the width "
+            f"of the truth. {few}.",
+        )
+        _refuse(
+            free.jitter and not told,
+            f"Expected replicates that measure {name}, to learn its jitter; got "
+            f"{'none' if free.replicates is None else 'too few'}: extra scatter common to all rows "
+            f"cannot be told from a broader distribution. {few}.",
+        )
+        _refuse(
+            free.jitter and free.scale and alike,
+            f"Expected errors of {name} that differ by row, to tell their scale from a jitter; got "
+            "about the same in all rows. Learn one of the two.",
+        )
     if free.correlation:
         _refuse_pairs(rows, sd, names)
     if free.groups is not None:
         _refuse_groups(rows, names, labels)
 
 
-def _refuse_column(free: FreeErrors, name: str, alike: bool, told: bool, exact: bool) -> None:
-    """Raise where scale or jitter of a column cannot be told."""
-    few = (
-        "Give replicates=, the labels of rows that measure the same truth"
-        if free.replicates is None
-        else f"Measure more truths several times in {name}"
-    )
-    if free.scale and exact:
-        raise ValueError(
-            f"Expected errors above zero in {name} to learn their scale; got zeros only, which "
-            'no factor changes. Use jitter="fit".'
-        )
-    if free.scale and alike and not told:
-        raise ValueError(
-            f"Expected errors of {name} that differ by row, to learn their scale; got about the "
-            "same in all rows: errors that are the same in all rows cannot be told from the width "
-            f"of the truth. {few}."
-        )
-    if free.jitter and not told:
-        raise ValueError(
-            f"Expected replicates that measure {name}, to learn its jitter; got "
-            f"{'none' if free.replicates is None else 'too few'}: extra scatter common to all rows "
-            f"cannot be told from a broader distribution. {few}."
-        )
-    if free.jitter and free.scale and alike:
-        raise ValueError(
-            f"Expected errors of {name} that differ by row, to tell their scale from a jitter; got "
-            "about the same in all rows. Learn one of the two."
-        )
-
-
 def _refuse_pairs(rows: ErrorRows, sd: Array, names: list[str]) -> None:
     """Raise where the correlation of two columns cannot be told."""
     for a, b in combinations(range(len(names)), 2):
         both, pair = rows.seen[:, a] & rows.seen[:, b], f"{names[a]} and {names[b]}"
-        if not both.any():
-            raise ValueError(
-                f"Expected rows that measure both {pair}, to learn the correlation of their "
-                "errors; got none."
-            )
-        product = (sd[:, a] * sd[:, b])[both]
-        if _alike(product) and _repeats(rows, both) < FEWEST_REPEATS:
-            raise ValueError(
-                f"Expected errors of {pair} that differ by row, to learn their correlation; "
-                "got about the same in all rows, which cannot be told from a correlation of "
-                "the truth. Give replicates=, the labels of rows that measure the same truth."
-            )
+        _refuse(
+            not both.any(),
+            f"Expected rows that measure both {pair}, to learn the correlation of their "
+            "errors; got none.",
+        )
+        _refuse(
+            _alike((sd[:, a] * sd[:, b])[both]) and _repeats(rows, both) < FEWEST_REPEATS,
+            f"Expected errors of {pair} that differ by row, to learn their correlation; "
+            "got about the same in all rows, which cannot be told from a correlation of "
+            "the truth. Give replicates=, the labels of rows that measure the same truth.",
+        )
 
 
 def _refuse_groups(rows: ErrorRows, names: list[str], labels: tuple[object, ...]) -> None:
     """Raise where a group has no zero point to learn."""
     assert rows.group is not None
-    if len(labels) < 2:
-        raise ValueError(
-            f"Expected at least 2 groups of the noise, to learn zero points; got {len(labels)}."
-        )
+    _refuse(
+        len(labels) < 2,
+        f"Expected at least 2 groups of the noise, to learn zero points; got {len(labels)}.",
+    )
     for d, name in enumerate(names):
         counts = np.bincount(rows.group[rows.seen[:, d]], minlength=len(labels))
-        if not counts.all():
-            raise ValueError(
-                f"Expected values of {name} in every group of the noise; got none in "
-                f"{labels[int(counts.argmin())]!r}. Leave that group out."
-            )
+        _refuse(
+            not counts.all(),
+            f"Expected values of {name} in every group of the noise; got none in "
+            f"{labels[int(counts.argmin())]!r}. Leave that group out.",
+        )
 
 
 def _alike(sd: Array) -> bool:
@@ -271,25 +290,124 @@ def _tied(layout: Layout, spread: Array) -> Array:
     """Correlation of the estimates of scale and jitter of each column."""
     if not (layout.scale and layout.jitter):
         return np.zeros(layout.dim)
-    scale, jitter = layout.places["scale"], layout.places["jitter"]
     size = np.sqrt(np.diag(spread))
-    tied = np.diag(spread[scale, jitter]) / np.maximum(size[scale] * size[jitter], 1e-300)
-    return np.asarray(tied)
+    tied = spread / np.maximum(np.outer(size, size), 1e-300)
+    return np.diag(tied[layout.places["scale"], layout.places["jitter"]])
 
 
-def _covariance(rows: ErrorRows, layout: Layout, fit: Fit, cluster: IntArray) -> Array:
+def _covariance(fit: View, cluster: IntArray) -> Array:
     """Covariance of the estimates of the errors, with what the mixture leaves open.
 
     By the products of scores; rows of a cluster count as one, and weights as such.
     """
-    scores = fit.view.scores(layout)
-    weighted = scores * rows.weights[:, None]
+    scores, size = fit.scores(), fit.layout.size
+    weighted = scores * fit.rows.weights[:, None]
     curvature = weighted.T @ scores
     sums = np.zeros((int(cluster.max()) + 1, scores.shape[1]))
     np.add.at(sums, cluster, weighted)
     unit = 1 / np.sqrt(np.maximum(np.diag(curvature), 1e-300))
     values, vectors = np.linalg.eigh(curvature * unit[:, None] * unit)
     known = values > SMALLEST_EIGENVALUE * values[-1]
-    inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T
-    inverse = inverse * unit[:, None] * unit
-    return np.asarray(inverse @ (sums.T @ sums) @ inverse)[: layout.size, : layout.size]
+    inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T * unit[:, None] * unit
+    return np.asarray(inverse @ (sums.T @ sums) @ inverse)[:size, :size]
+
+
+def most_likely(
+    rows: ErrorRows, layout: Layout, rng: np.random.RandomState, threads: int | None = None
+) -> View:
+    """Fit errors with mixtures of more and more components, and keep what BIC likes best.
+
+    Each number of components is started by EM, with the errors as they are known so far, and
+    finished by steps of Newton's method for everything at once, where the products of the rows'
+    scores stand for the curvature (Berndt, Hall, Hall and Hausman 1974). A mixture and its errors
+    pull at the same spread, so that steps in turns would take hundreds of rounds.
+    """
+    theta, best, behind = np.zeros(layout.size), None, 0
+    theta[layout.places["jitter"]] = FIRST_JITTER**2
+    most = max(1, len(rows.first) // ROWS_PER_COMPONENT)
+    for count in [count for count in COMPONENTS_TO_TRY if count <= most]:
+        start = _start(rows, layout.values(theta), count, rng, threads)
+        fit = climb(look(rows, layout, theta, start), ROUGH)
+        behind += 1
+        if best is None or _worth(fit) > _worth(best):
+            best, theta, behind = fit, fit.theta, 0
+        if behind == PATIENCE:
+            break
+    assert best is not None
+    return climb(best, PRECISE)
+
+
+def _worth(fit: View) -> float:
+    """Log-likelihood less what its parameters cost, by BIC."""
+    count = n_parameters(fit.mixture.n_components, fit.mixture.dim)
+    return fit.log_likelihood - 0.5 * count * float(np.log(len(fit.rows.first)))
+
+
+def _start(
+    rows: ErrorRows, values: Values, count: int, rng: np.random.RandomState, threads: int | None
+) -> GaussianMixture:
+    """Fit a mixture to the objects by EM, with errors that are known so far."""
+    objects = combined(rows, values)
+    size = np.diagonal(objects.covariance, axis1=1, axis2=2)
+    mean = np.where(size < SEEN, objects.mean, np.nan)
+    weights = None if (rows.weights == 1).all() else rows.weights
+    noise = gaussian(covariance=objects.covariance)
+    data = Observations.from_arrays(mean, noise, weights=weights)
+    stopping = Stopping(tol=1e-5, max_iter=100, accelerate=True, threads=threads)
+    settings = FitSettings(count, floor=FLOOR, stopping=stopping)
+    return _regular(PreparedData(data).fit(settings, rng).mixture)
+
+
+def climb(fit: View, precise: float) -> View:
+    """Take steps for errors and mixture at once, each of which makes the rows more likely."""
+    damping, size, jitter = FIRST_DAMPING, fit.layout.size, fit.layout.places["jitter"]
+    for _ in range(STEPS):
+        scores = fit.scores()
+        slope = fit.rows.weights @ scores
+        curvature = (scores * fit.rows.weights[:, None]).T @ scores
+        free = np.ones(len(slope), bool)
+        free[jitter] = (fit.theta[jitter] > 0) | (slope[jitter] > 0)  # else it would fall below 0
+        found = None
+        while found is None and damping < MOST_DAMPING:
+            step = damped(curvature, slope, free, damping)
+            if step @ slope < precise:
+                return fit
+            step *= min(1.0, LONGEST / max(np.abs(step[:size]).max(initial=0.0), 1e-300))
+            theta = fit.layout.feasible(fit.theta + step[:size])
+            tried = look(fit.rows, fit.layout, theta, moved(fit.mixture, step[size:]))
+            found = tried if tried.log_likelihood > fit.log_likelihood else None
+            damping *= 0.1 if found else 6
+        if found is None:
+            return fit
+        fit, damping = found, max(damping, LEAST_DAMPING)
+    return fit
+
+
+def damped(curvature: Array, slope: Array, free: BoolArray, damping: float) -> Array:
+    """Return a step of Newton's method for what is free, shortened as Marquardt does."""
+    own = curvature[np.ix_(free, free)]
+    size = np.diag(own)
+    own = own + np.diag(damping * size + RIDGE * max(size.max(initial=0.0), 1e-300))
+    step = np.zeros(len(slope))
+    step[free] = np.linalg.solve(own, slope[free])
+    return step
+
+
+def moved(mixture: GaussianMixture, step: Array) -> GaussianMixture:
+    """Change logits, means and factors by a step."""
+    K, dim = mixture.means.shape
+    by_logit, by_mean, by_root = np.split(step, [K, K + K * dim])
+    logits = np.log(mixture.weights) + np.clip(by_logit, -LONGEST, LONGEST)
+    weights = np.exp(logits - logits.max())
+    roots = np.linalg.cholesky(mixture.covariances)
+    lower = np.tril_indices(dim)
+    roots[:, lower[0], lower[1]] += by_root.reshape(K, -1)
+    means, covariances = mixture.means + by_mean.reshape(K, dim), roots @ roots.transpose(0, 2, 1)
+    return _regular(GaussianMixture(weights / weights.sum(), means, covariances))
+
+
+def _regular(mixture: GaussianMixture) -> GaussianMixture:
+    """Keep weights and widths from zero, where they have no logarithm or factor."""
+    weights = np.maximum(mixture.weights, LEAST_WEIGHT)
+    covariances = mixture.covariances + NARROWEST**2 * np.eye(mixture.dim)
+    return GaussianMixture(weights / weights.sum(), mixture.means, covariances)

@@ -7,18 +7,15 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import Array, IntArray
-from deconflow.errors.parameters import Values, covariances
-from deconflow.findings import Finding
+from deconflow.certificate import Finding
+from deconflow.errors.likelihood import Values, covariances
 from deconflow.noise import FreeErrors, GaussianNoise, gaussian, in_call
 from deconflow.observations import Observations, check_groups
 from deconflow.saving import refuse
 
-#: Larger standard errors, of a factor as a share of it, leave as good as everything open.
-UNKNOWN_FACTOR, UNKNOWN_CORRELATION = 0.25, 0.25
-#: The same of a jitter, as a share of the usual error.
-UNKNOWN_JITTER = 0.5
-#: The same of a zero point, as a share of the spread of the column.
-UNKNOWN_SHIFT = 0.25
+#: Larger standard errors leave as good as everything open: shares of a factor, of the usual error
+#: for a jitter, and of the spread of the column for a zero point.
+UNKNOWN = {"scale": 0.25, "jitter": 0.5, "correlation": 0.25, "shifts": 0.25}
 #: Correlation of two estimates from which on only their sum is known.
 TIED = 0.95
 WORDS = {
@@ -108,19 +105,16 @@ class LearnedErrors:
         refuse_other_laws(free, data)
         noise = self.law(free.said).bind(len(data))
         law = noise if data.observed is None else noise.restrict(data.observed)
-        w = data.w
-        if self.groups:
-            shifts = self.shifts[self._codes(free, data)]
-            moved = w - shifts
-            w = moved if data.observed is None else np.where(data.observed, moved, 0.0)
-        return replace(data, w=w, noise=law)
+        if not self.groups:
+            return replace(data, noise=law)
+        w = data.w - self.shifts[self._codes(free, data)]
+        return replace(data, w=w if data.observed is None else w * data.observed, noise=law)
 
     def law(self, said: GaussianNoise) -> GaussianNoise:
         """Return the law of errors that were said so."""
-        values = Values(self.scale, self.jitter, self.correlation, self.shifts)
         if said.diagonal and "correlation" not in self.kinds:
-            sd = np.hypot(said.factor * self.scale, self.jitter)
-            return replace(said, factor=sd)
+            return replace(said, factor=np.hypot(said.factor * self.scale, self.jitter))
+        values = Values(self.scale, self.jitter, self.correlation, self.shifts)
         found = covariances(said.covariance(), values)
         return gaussian(covariance=found[0] if said.shared else found)
 
@@ -190,9 +184,9 @@ class LearnedErrors:
         """Name what can hardly be told from the rows, one thing for each column or pair."""
         usual = np.hypot(self.scale * self.usual, self.jitter)
         bars: dict[str, Any] = {
-            "scale": UNKNOWN_FACTOR * self.scale,
-            "jitter": UNKNOWN_JITTER * usual,
-            "correlation": UNKNOWN_CORRELATION,
+            "scale": UNKNOWN["scale"] * self.scale,
+            "jitter": UNKNOWN["jitter"] * usual,
+            "correlation": UNKNOWN["correlation"],
         }
         of_name: dict[str, str] = {}
         for name, tied in zip(self.names, self.tied, strict=True):
@@ -200,7 +194,7 @@ class LearnedErrors:
         for kind, (names, _, errors) in self._told():
             for name, wide in zip(names, errors > bars[kind], strict=True):
                 of_name[name] = of_name.get(name) or (f"{kind} of {name}" if wide else "")
-        places = np.argwhere(self.shifts_error > UNKNOWN_SHIFT * self.spread)
+        places = np.argwhere(self.shifts_error > UNKNOWN["shifts"] * self.spread)
         points = [f"zero point of {self.groups[g]} in {self.names[d]}" for g, d in places]
         return [*filter(None, of_name.values()), *points]
 

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from deconflow._types import Array
 from deconflow.checks import (
     as_floats,
-    check_choice,
     check_integer,
     check_number,
     check_seed,
@@ -20,10 +19,10 @@ from deconflow.checks import (
     place,
 )
 from deconflow.classical import COARSEST, FINEST
-from deconflow.devices import check_device
 from deconflow.engines import FEWEST_INTERVALS, MOST_INTERVALS
 from deconflow.files import as_path
 from deconflow.frames import column_units, plain_table, refuse_other_names, refuse_other_units
+from deconflow.guests import check_device
 from deconflow.models import Fit
 
 #: What a parameter of this name must be, in every estimator that has one.
@@ -54,7 +53,6 @@ PARAMETERS: dict[str, Callable[[str, Any], Any]] = {
     "tol": partial(check_number, low=0.0),
     "learning_rate": partial(check_number, low=0.0, open_low=True),
     "validation_fraction": partial(check_number, low=0.0, high=1.0),
-    "dtype": partial(check_choice, known=("float32", "float64")),
 }
 
 

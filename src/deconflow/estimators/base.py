@@ -1,7 +1,7 @@
 """The shell of all estimators: scikit-learn's interface around observations, engines and fits."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -25,7 +25,7 @@ from deconflow.core import Run, has_noise, observe, progress_of, sampled
 from deconflow.estimators.arguments import check_parameters, refuse_noise_as_y, true_values
 from deconflow.evaluation import Estimate
 from deconflow.extras import need_plots
-from deconflow.fits import FittedDensity, Origin, Posterior
+from deconflow.fits import FittedDensity, Posterior
 from deconflow.frames import plain_table
 from deconflow.guests import as_guest
 from deconflow.models import Engine, Fit
@@ -109,8 +109,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         n_jobs = getattr(self, "n_jobs", None)
         with as_guest(), threads_at_most(n_jobs), progress_of(getattr(self, "verbose", False)) as p:
             run = Run(getattr(self, "random_state", 0), n_jobs, p)
-            names = ("bounds", "atoms", "background")
-            known = Known(**{name: getattr(self, name, None) for name in names})
+            known = Known(**{each.name: getattr(self, each.name, None) for each in fields(Known)})
             if isinstance(w, RowStream):
                 models.refuse_beyond_memory(self._engine(), known)
                 rows = sampled(w, noise, facts, run)
@@ -296,8 +295,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         check_seed(random_state)
         rows = self._rows(w, noise, facts)
         found = self.density_.posterior(rows, n_samples, n_proposals, random_state)
-        origin = Origin(rows.labels.kind, rows.labels.index, self.fit_.units)
-        return replace(found, origin=origin)
+        return replace(found, origin=replace(rows.labels, units=self.fit_.units))
 
     def posterior_in_chunks(
         self, w: ArrayLike | Observations | RowStream, noise: Any = None, *, n_samples: int = 100,

@@ -51,11 +51,9 @@ class FlowDeconvolver(DensityEstimator):
         The same seed gives the same fit.
     device : str
         ``"cpu"``, ``"cuda"``, or ``"auto"`` for the best there is. Networks are trained there, and
-        give their answers from there.
-    dtype : {"float32", "float64"}
-        Precision of the networks. On a GPU, products of float32 are rounded to tf32 if
-        ``torch.backends.cuda.matmul.allow_tf32`` says so: it is left as you have it, and torch has
-        it off.
+        give their answers from there, in single precision. On a GPU products are rounded to tf32
+        if ``torch.backends.cuda.matmul.allow_tf32`` says so: it is left as you have it, and torch
+        has it off.
     checkpoint : path or None
         A file to write after every epoch; if it is there, an interrupted fit goes on from it.
     verbose : bool
@@ -110,7 +108,6 @@ class FlowDeconvolver(DensityEstimator):
         bounds: Any = None,
         random_state: RandomState = None,
         device: str = "cpu",
-        dtype: str = "float32",
         checkpoint: str | Path | None = None,
         verbose: bool = False,
     ) -> None:
@@ -128,7 +125,6 @@ class FlowDeconvolver(DensityEstimator):
         self.bounds = bounds
         self.random_state = random_state
         self.device = device
-        self.dtype = dtype
         self.checkpoint = checkpoint
         self.verbose = verbose
 

@@ -3,14 +3,11 @@
 from typing import TYPE_CHECKING
 
 from deconflow.evaluation.estimate import FEWEST_POINTS, Estimate
-from deconflow.evaluation.row_p_values import row_p_values
-from deconflow.evaluation.unusual import PValueCounts, UnusualRows, unusual_rows
+from deconflow.evaluation.p_values import PValueCounts, UnusualRows, row_p_values, unusual_rows
 from deconflow.extras import of_flows
 
 if TYPE_CHECKING:
-    from deconflow.evaluation.likelihood import estimate_log_likelihood
-    from deconflow.evaluation.own_draws import certify
-    from deconflow.evaluation.pareto import pareto_k
+    from deconflow.evaluation.draws import certify, estimate_log_likelihood, pareto_k
 
 __all__ = [
     "FEWEST_POINTS",
@@ -25,6 +22,5 @@ __all__ = [
 ]
 
 __getattr__ = of_flows(
-    __name__,
-    {"certify": "own_draws", "estimate_log_likelihood": "likelihood", "pareto_k": "pareto"},
+    __name__, dict.fromkeys(("certify", "estimate_log_likelihood", "pareto_k"), "draws")
 )

@@ -3,27 +3,34 @@
 from typing import TYPE_CHECKING
 
 from deconflow.extras import of_flows
-from deconflow.fits.bands import FINE_POINTS, POINTS, Band, checked_points, quantiles_of, told_apart
-from deconflow.fits.blend_fit import BlendFit
-from deconflow.fits.bounded_fit import BoundedFit, folded
-from deconflow.fits.fitted import FittedDensity
-from deconflow.fits.given_fit import GivenFit
+from deconflow.fits.bands import (
+    FINE_POINTS,
+    POINTS,
+    Band,
+    Replicates,
+    checked_points,
+    quantiles_of,
+)
+from deconflow.fits.fitted import FittedDensity, clear_errors
 from deconflow.fits.grid_fit import GridFit
-from deconflow.fits.mixture_fit import MixtureFit, clear_errors
+from deconflow.fits.mixture_fit import BlendFit, MixtureFit
 from deconflow.fits.network_units import log_volume, refuse_far, standardised
 from deconflow.fits.one_column import fine_grid
-from deconflow.fits.parts_fit import PartsFit, log_densities_of_parts
 from deconflow.fits.posterior import Posterior, column_numbers
-from deconflow.fits.replicates import Answer, Replicates
-from deconflow.fits.to_other_tools import Origin
+from deconflow.fits.reduced_fits import (
+    BoundedFit,
+    GivenFit,
+    PartsFit,
+    folded,
+    log_densities_of_parts,
+)
 
 if TYPE_CHECKING:
-    from deconflow.fits.weighted_fit import ProposedByMixture, ProposedByModel, WeightedFit
+    from deconflow.fits.weighted_fit import WeightedFit
 
 __all__ = [
     "FINE_POINTS",
     "POINTS",
-    "Answer",
     "Band",
     "BlendFit",
     "BoundedFit",
@@ -31,11 +38,8 @@ __all__ = [
     "GivenFit",
     "GridFit",
     "MixtureFit",
-    "Origin",
     "PartsFit",
     "Posterior",
-    "ProposedByMixture",
-    "ProposedByModel",
     "Replicates",
     "WeightedFit",
     "checked_points",
@@ -48,9 +52,6 @@ __all__ = [
     "quantiles_of",
     "refuse_far",
     "standardised",
-    "told_apart",
 ]
 
-__getattr__ = of_flows(
-    __name__, dict.fromkeys(("ProposedByMixture", "ProposedByModel", "WeightedFit"), "weighted_fit")
-)
+__getattr__ = of_flows(__name__, {"WeightedFit": "weighted_fit"})

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
 
 from deconflow._limits import threads_at_most
 from deconflow._types import Array, IntArray
@@ -23,21 +24,22 @@ from deconflow.checks import (
     refuse_extremes,
 )
 from deconflow.evaluation import Estimate, row_p_values
-from deconflow.fits.bands import Band, band_of, checked_points
-from deconflow.fits.one_column import OneColumn, TabulatedColumn, fine_grid
+from deconflow.fits.bands import Band, Replicates, band_of, checked_points
+from deconflow.fits.one_column import (
+    ColumnWithAtoms,
+    ScipyColumn,
+    SmoothColumn,
+    TabulatedColumn,
+    fine_grid,
+)
 from deconflow.fits.posterior import Posterior, column_numbers
-from deconflow.fits.replicates import Replicates
-from deconflow.fits.to_other_tools import to_scipy
 from deconflow.frames import Units
 from deconflow.guests import as_guest
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
-from deconflow.truth import Bounds
 from deconflow.xd import fit_exact
 
-#: Numbers of dimensions.
-Columns = IntArray
 #: Draws of a density without a closed form, and Gaussians fitted to them, that stand in for it.
 DRAWS_FOR_MIXTURE, COMPONENTS = 5_000, 12
 QUESTIONS = (
@@ -48,7 +50,7 @@ QUESTIONS = (
 def _as_guest(question: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(question)
     def asked(self: "FittedDensity", *args: Any, **options: Any) -> Any:
-        with as_guest(), threads_at_most(self.threads):
+        with as_guest(), threads_at_most(self.threads), clear_errors():
             return question(self, *args, **options)
 
     return asked
@@ -85,7 +87,7 @@ class FittedDensity(ABC):
         """Number of dimensions."""
         return len(self.names)
 
-    @property
+    @cached_property
     def ends(self) -> tuple[Array, Array]:
         """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
         free = np.full(self.dim, np.inf)
@@ -117,17 +119,17 @@ class FittedDensity(ABC):
             "Expected a model that was fitted with covariates; got one without. Fit with given=."
         )
 
+    @_as_guest
     def p_values(
         self, data: Observations, n_draws: int = 199, random_state: RandomState = 0
     ) -> Array:
         """How unusual each row is, ``(N,)``; see :func:`deconflow.evaluation.row_p_values`."""
         check_integer("n_draws", n_draws, 1)
         check_seed(random_state)
-        with as_guest(), threads_at_most(self.threads), clear_errors():
-            return row_p_values(
-                self.sample, self.statistic, data,
-                n_draws=n_draws, random_state=random_state, threads=self.threads,
-            )  # fmt: skip
+        return row_p_values(
+            self.sample, self.statistic, data,
+            n_draws=n_draws, random_state=random_state, threads=self.threads,
+        )  # fmt: skip
 
     @cached_property
     def statistic(self) -> GaussianMixture:
@@ -199,10 +201,18 @@ class FittedDensity(ABC):
         >>> bool(abs(law.cdf(law.ppf(0.9)) - 0.9) < 1e-9)
         True
         """
-        return to_scipy(self._column, self.names[0])
+        column, name = self._column, self.names[0]
+        if isinstance(column, ColumnWithAtoms):
+            places = ", ".join(f"{atom:g}" for atom in column.atoms)
+            raise ValueError(
+                "Expected a truth without atoms for scipy, whose distributions have a density; got "
+                f"{name} with atoms at {places}. Use cdf, quantile and sample; or "
+                "density_.inner.marginal(...).to_scipy() for the part without atoms."
+            )
+        return ScipyColumn(column, name=name)()
 
     @cached_property
-    def _column(self) -> OneColumn:
+    def _column(self) -> SmoothColumn | ColumnWithAtoms:
         """The only column."""
         if self.dim > 1:
             raise ValueError(
@@ -211,9 +221,9 @@ class FittedDensity(ABC):
             )
         return self._one_column()
 
-    def _one_column(self) -> OneColumn:
+    def _one_column(self) -> SmoothColumn:
         """Tabulate a density of one column; closed forms need no table."""
-        return TabulatedColumn.of(self, fine_grid(self))
+        return TabulatedColumn(self, fine_grid(self))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(self.names)})"
@@ -223,7 +233,7 @@ class FittedDensity(ABC):
         """Log density of checked values."""
 
     @abstractmethod
-    def _marginal(self, columns: Columns) -> "FittedDensity":
+    def _marginal(self, columns: IntArray) -> "FittedDensity":
         """Return the density of some dimensions, by their numbers."""
 
     @abstractmethod
@@ -260,26 +270,19 @@ class FittedDensity(ABC):
 
     @_as_guest
     def condition(
-        self, data: Observations, given: Columns, n_samples: int, random_state: RandomState
+        self, data: Observations, given: IntArray, n_samples: int, random_state: RandomState
     ) -> Posterior:
         """Posterior of the other dimensions, from rows that measure only those given."""
         rows = seen_through(data, given, self.dim)
         whole = self.measuring(rows).posterior(rows, n_samples, random_state=random_state)
-        return whole.marginal(self._others(given))
+        return whole.marginal(np.setdiff1d(np.arange(self.dim), given))
 
     def measuring(self, rows: Observations) -> "FittedDensity":
         """Return the same density, for rows that measure something else than those fitted."""
         return self
 
-    def folded_at(self, bounds: Bounds) -> "FittedDensity":
-        """Return the density folded back at bounds, if it can be."""
-        raise TypeError(f"Expected a density that can be folded; got {self!r}.")
 
-    def _others(self, given: Columns) -> Columns:
-        return np.setdiff1d(np.arange(self.dim), given)
-
-
-def seen_through(data: Observations, given: Columns, dim: int) -> Observations:
+def seen_through(data: Observations, given: IntArray, dim: int) -> Observations:
     """Say of rows that measure only some dimensions what they see of the whole truth."""
     onto = np.eye(dim)[given]
     own = data.projections() @ onto
@@ -301,3 +304,11 @@ def clear_errors() -> Iterator[None]:
             "Expected rows whose values are not exact copies of each other; got exact rows that "
             "measure the same combination twice. Drop a column, or give it noise."
         ) from error
+
+
+def as_seed(random_state: RandomState) -> int:
+    """Return a seed that is a number: the one given, or one that is drawn."""
+    check_seed(random_state)
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    return int(random_state)

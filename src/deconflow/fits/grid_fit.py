@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.classical import (
     GridDensity,
     WeightedPoints,
@@ -17,7 +17,7 @@ from deconflow.classical import (
     weighted_points,
 )
 from deconflow.evaluation import Estimate
-from deconflow.fits.fitted import Columns, FittedDensity
+from deconflow.fits.fitted import FittedDensity
 from deconflow.fits.mixture_fit import MixtureFit
 from deconflow.fits.posterior import Posterior, WeightedPosterior
 from deconflow.observations import Observations
@@ -29,17 +29,13 @@ class GridFit(FittedDensity):
 
     def __init__(self, grid: GridDensity, names: list[str]) -> None:
         self.grid, self.names = grid, names
+        lower, upper = np.broadcast_to(grid.bounds, (2, len(names)))
+        self.ends = lower, upper
 
     @cached_property
     def _mixture(self) -> MixtureFit:
         """The same density in closed form; see :func:`deconflow.classical.grid_mixture`."""
         return MixtureFit([grid_mixture(self.grid)], self.names, self.threads)
-
-    @property
-    def ends(self) -> tuple[Array, Array]:
-        """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
-        lower, upper = np.broadcast_to(self.grid.bounds, (2, self.dim))
-        return lower, upper
 
     def _log_prob(self, v: Array) -> Array:
         return self.grid.log_prob(v)
@@ -78,7 +74,7 @@ class GridFit(FittedDensity):
 
     def _pieces(
         self, data: Observations, n_samples: int, n_proposals: int, rng: np.random.RandomState
-    ) -> Iterator[tuple[Columns, tuple[Any, ...]]]:
+    ) -> Iterator[tuple[IntArray, tuple[Any, ...]]]:
         """Walk through rows and their answers."""
         complete, incomplete = _complete_and_others(data)
         for rows, weighed in self._weighed(data, complete, n_proposals, rng):
@@ -89,19 +85,19 @@ class GridFit(FittedDensity):
             yield incomplete, (drawn, exact.mean, exact.covariance, n_samples)
 
     def _weighed(
-        self, data: Observations, rows: Columns, n_draws: int, random_state: RandomState
-    ) -> Iterator[tuple[Columns, WeightedPoints]]:
+        self, data: Observations, rows: IntArray, n_draws: int, random_state: RandomState
+    ) -> Iterator[tuple[IntArray, WeightedPoints]]:
         """Weigh points for complete rows, in pieces; with their numbers."""
         if len(rows):
             complete = replace(data[rows], observed=None)
             for weighed in weighted_points(self.grid, complete, n_draws, random_state):
                 yield rows[weighed.rows], weighed
 
-    def _marginal(self, columns: Columns) -> "GridFit":
+    def _marginal(self, columns: IntArray) -> "GridFit":
         return GridFit(self.grid.marginal(columns), [self.names[d] for d in columns])
 
 
-def _complete_and_others(data: Observations) -> tuple[Columns, Columns]:
+def _complete_and_others(data: Observations) -> tuple[IntArray, IntArray]:
     """Numbers of the rows that measure all columns, and of the others."""
     complete = np.full(len(data), data.projection is None)
     if data.observed is not None:

@@ -33,8 +33,8 @@ def standardised(standardiser: Standardiser, data: Observations) -> Observations
 def far_rows(data: Observations, dtype: str) -> BoolArray:
     """Say which standardised rows, or their noise, a precision does not hold, ``(N,)``."""
     sizes = (np.abs(data.w), noise_sizes(data.noise))
-    far = [~(size.reshape(len(size), -1).max(1) <= FARTHEST[dtype]) for size in sizes]
-    return far[0] | far[1]
+    largest = [size.reshape(len(size), -1).max(1) for size in sizes]
+    return ~(np.maximum(*largest) <= FARTHEST[dtype])
 
 
 def refuse_far(data: Observations, dtype: str) -> None:

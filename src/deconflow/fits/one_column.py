@@ -1,17 +1,14 @@
-"""The distribution of one column of the truth: its cumulative probabilities and quantiles."""
+"""The distribution of one column of the truth: cumulative probabilities, quantiles, and scipy's."""
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
 from scipy.integrate import cumulative_trapezoid, trapezoid
-from sklearn.utils import check_random_state
+from scipy.stats import rv_continuous
 
-from deconflow._limits import rows_at_once
+from deconflow._limits import row_slices
 from deconflow._types import Array
-from deconflow.fits.replicates import Answer
 from deconflow.mixtures import GaussianMixture
-from deconflow.randomness import RandomState
 
 #: Draws that say where a density is, and how much wider than these a table of it is.
 DRAWS, PAD = 20_000, 0.05
@@ -19,39 +16,7 @@ DRAWS, PAD = 20_000, 0.05
 EVEN_POINTS, DENSE_POINTS = 1000, 1000
 
 
-class OneColumn(ABC):
-    """Density, cumulative probability, quantiles, draws and moments of one column.
-
-    Attributes
-    ----------
-    ends : (float, float)
-        Between which it lies.
-    mean, sd : float
-        Its mean and standard deviation.
-    """
-
-    ends: tuple[float, float]
-    mean: float
-    sd: float
-
-    @abstractmethod
-    def pdf(self, x: Array) -> Array:
-        """Density, of the shape of ``x``."""
-
-    @abstractmethod
-    def cdf(self, x: Array) -> Array:
-        """Probability of values up to ``x``, of its shape."""
-
-    @abstractmethod
-    def quantile(self, shares: Array) -> Array:
-        """Quantiles, of the shape of ``shares``, which are between 0 and 1."""
-
-    @abstractmethod
-    def sample(self, n: int, random_state: RandomState) -> Array:
-        """Draw ``(n,)``."""
-
-
-class MixtureColumn(OneColumn):
+class MixtureColumn:
     """A mixture of Gaussians in one dimension: closed forms."""
 
     ends = (-np.inf, np.inf)
@@ -70,50 +35,35 @@ class MixtureColumn(OneColumn):
 
     def quantile(self, shares: Array) -> Array:
         """Quantiles, of the shape of ``shares``."""
-        return self._in_pieces(self._quantiles, shares)
-
-    def sample(self, n: int, random_state: RandomState) -> Array:
-        """Draw ``(n,)``."""
-        return self.mixture.sample(n, random_state)[:, 0]
-
-    def _quantiles(self, shares: Array) -> Array:
-        """Quantiles ``(Q,)``: as those of so many rows that have the same mixture."""
-        own, count = self.mixture, len(shares)
-        rows = GaussianMixture(
-            np.broadcast_to(own.weights, (count, *own.weights.shape)),
-            np.broadcast_to(own.means, (count, *own.means.shape)),
-            np.broadcast_to(own.covariances, (count, *own.covariances.shape)),
-        )
-        return rows.quantiles_at(shares[:, None])[:, 0]
+        return self._in_pieces(lambda some: self.mixture.quantiles_at(some[:, None])[:, 0], shares)
 
     def _in_pieces(self, question: Any, values: Array) -> Array:
         flat = values.ravel()
-        step = rows_at_once(5 * self.mixture.n_components)  # arrays on the way
-        parts = [question(flat[lo : lo + step]) for lo in range(0, len(flat), step)]
-        return np.concatenate([np.empty(0), *parts]).reshape(values.shape)
+        pieces = row_slices(len(flat), 5 * self.mixture.n_components)  # arrays on the way
+        return np.concatenate([np.empty(0), *(question(flat[some]) for some in pieces)]).reshape(
+            values.shape
+        )
 
 
-class TabulatedColumn(OneColumn):
+class TabulatedColumn:
     """A density at points, linear between them and zero beyond, with an integral of one.
 
-    Attributes
+    Parameters
     ----------
-    points, density, below : array
-        ``(P,)``: points in ascending order, the density there, and the probability up to each.
+    density
+        What has ``log_prob``, of one dimension.
+    points
+        ``(P,)``, in ascending order.
     """
 
-    def __init__(self, points: Array, density: Array) -> None:
-        below = cumulative_trapezoid(density, points, initial=0.0)
-        self.points, self.density, self.below = points, density / below[-1], below / below[-1]
+    def __init__(self, density: Any, points: Array) -> None:
+        height = np.exp(density.log_prob(points[:, None]))
+        below = cumulative_trapezoid(height, points, initial=0.0)
+        self.points, self.density, self.below = points, height / below[-1], below / below[-1]
         self.ends = float(points[0]), float(points[-1])
         self.mean = float(trapezoid(points * self.density, points))
         square = np.square(points - self.mean)
         self.sd = float(np.sqrt(trapezoid(square * self.density, points)))
-
-    @classmethod
-    def of(cls, density: Answer, points: Array) -> "TabulatedColumn":
-        """Tabulate a density of one column at points ``(P,)``."""
-        return cls(points, np.exp(density.log_prob(points[:, None])))
 
     def pdf(self, x: Array) -> Array:
         """Density, of the shape of ``x``."""
@@ -127,37 +77,27 @@ class TabulatedColumn(OneColumn):
         """Quantiles, of the shape of ``shares``."""
         return np.interp(shares, self.below, self.points)
 
-    def sample(self, n: int, random_state: RandomState) -> Array:
-        """Draw ``(n,)``."""
-        return self.quantile(check_random_state(random_state).uniform(size=n))
+
+#: A column that has a density.
+SmoothColumn = MixtureColumn | TabulatedColumn
 
 
-class ColumnWithAtoms(OneColumn):
+class ColumnWithAtoms:
     """A distribution with atoms beside it, which have no density.
 
     Parameters
     ----------
     continuous
-        What is at no atom.
+        The column of what is at no atom.
     atoms, weights
         ``(A,)``: where the atoms are, and the probability of each.
     """
 
-    def __init__(self, continuous: OneColumn, atoms: Array, weights: Array) -> None:
+    def __init__(self, continuous: Any, atoms: Array, weights: Array) -> None:
         self.continuous = continuous
         self.atoms, into = np.unique(atoms, return_inverse=True)
         self.weights = np.bincount(into, weights).astype(np.float64)
         self.rest = max(1.0 - float(weights.sum()), 1e-300)
-        low, high = continuous.ends
-        self.ends = min(low, *self.atoms), max(high, *self.atoms)
-        self.mean = self.rest * continuous.mean + float(self.weights @ self.atoms)
-        spread = continuous.sd**2 + (continuous.mean - self.mean) ** 2
-        apart = self.weights @ np.square(self.atoms - self.mean)
-        self.sd = float(np.sqrt(self.rest * spread + apart))
-
-    def pdf(self, x: Array) -> Array:
-        """Density of what is at no atom, with its share."""
-        return self.rest * self.continuous.pdf(x)
 
     def cdf(self, x: Array) -> Array:
         """Probability of values up to ``x``, of its shape."""
@@ -169,11 +109,6 @@ class ColumnWithAtoms(OneColumn):
         return quantile_beside_atoms(
             shares, self.atoms, self.weights, upto - self.weights, upto, self.continuous.quantile
         )
-
-    def sample(self, n: int, random_state: RandomState) -> Array:
-        """Draw ``(n,)``, some exactly at an atom."""
-        rng = check_random_state(random_state)
-        return self.quantile(rng.uniform(np.finfo(float).tiny, 1.0, size=n))
 
 
 def quantile_beside_atoms(
@@ -213,3 +148,28 @@ def fine_grid(density: Any, even: int = EVEN_POINTS, dense: int = DENSE_POINTS) 
     low, high = max(draws.min() - pad, low), min(draws.max() + pad, high)
     inner = np.quantile(draws, (np.arange(dense) + 0.5) / dense)
     return np.unique(np.concatenate([np.linspace(low, high, even), inner]))
+
+
+class ScipyColumn(rv_continuous):
+    """A column as scipy's base class needs it."""
+
+    def __init__(self, column: SmoothColumn, **options: Any) -> None:
+        self._column = column
+        options["a"], options["b"] = column.ends
+        super().__init__(**options)
+
+    def _updated_ctor_param(self) -> dict[str, Any]:
+        """Return what scipy needs to make a copy, as it does to freeze."""
+        return {**super()._updated_ctor_param(), "column": self._column}
+
+    def _pdf(self, x: Array) -> Array:
+        return self._column.pdf(np.asarray(x, dtype=np.float64))
+
+    def _cdf(self, x: Array) -> Array:
+        return self._column.cdf(np.asarray(x, dtype=np.float64))
+
+    def _ppf(self, q: Array) -> Array:
+        return self._column.quantile(np.asarray(q, dtype=np.float64))
+
+    def _stats(self) -> tuple[float, float, None, None]:
+        return self._column.mean, self._column.sd**2, None, None

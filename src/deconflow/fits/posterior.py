@@ -13,14 +13,16 @@ from sklearn.utils import check_random_state
 from deconflow._limits import row_slices
 from deconflow._types import Array, IntArray
 from deconflow.checks import as_floats, check_integer, check_number, check_seed
-from deconflow.fits import to_other_tools as tools
+from deconflow.extras import need
 from deconflow.noise import as_index
+from deconflow.observations import Labels
 from deconflow.randomness import RandomState
 
 USUAL_DRAWS = 100
 #: Arrays of the size of the draws that a method may make of them.
 ARRAYS = 4
-Rows = IntArray
+#: Dimensions of datasets of xarray.
+DIMENSIONS = ("chain", "draw", "row")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,8 +47,10 @@ class Posterior(ABC):
         rows at least as certain.
     n_samples, seed : int
         Number of the draws in ``samples``, and their seed.
-    origin : Origin
-        The table that the rows came in.
+    origin : Labels
+        The kind and the index of the table that the rows came in, and the units of the truth.
+    exact : bool
+        Whether the answer is a closed form, and no draws were weighed for it.
 
     Examples
     --------
@@ -64,17 +68,13 @@ class Posterior(ABC):
     effective_sample_size: Array
     n_samples: int = field(default=USUAL_DRAWS, kw_only=True)
     seed: int = field(default=0, kw_only=True)
-    origin: tools.Origin = field(default=tools.Origin(), kw_only=True)
+    origin: Labels = field(default=Labels(), kw_only=True)
+    exact: bool = field(default=False, kw_only=True)
 
     #: Fields with an entry for each row, as their first axis.
     BY_ROW: ClassVar[tuple[str, ...]] = ("mean", "covariance", "effective_sample_size")
     #: Fields with an entry for each column, as their last axis.
     BY_COLUMN: ClassVar[tuple[str, ...]] = ("mean",)
-
-    @property
-    def exact(self) -> bool:
-        """Whether the answer is a closed form, and no draws were weighed for it."""
-        return False
 
     @abstractmethod
     def _draw(self, n_samples: int, rng: np.random.RandomState) -> Array:
@@ -86,7 +86,7 @@ class Posterior(ABC):
 
     @abstractmethod
     def _probability(self, lower: Array, upper: Array) -> Array:
-        """Probability ``(N, D)`` of values between bounds ``(D,)`` or ``(N, D)``, ends included."""
+        """Probability ``(N, D)`` of values between bounds ``(N, D)``, ends included."""
 
     def sample(self, n_samples: int = USUAL_DRAWS, random_state: RandomState = None) -> Array:
         """Draw ``(N, n_samples, D)``; from draws by weight, of which more than there are repeat."""
@@ -104,15 +104,16 @@ class Posterior(ABC):
         index = as_index(rows, len(self))
         chosen = np.arange(len(self))[index if isinstance(index, slice) else np.asarray(index)]
         parts = {name: getattr(self, name)[chosen] for name in self.BY_ROW}
-        return replace(self, **parts, origin=self.origin.rows(chosen))
+        return replace(self, **parts, origin=self.origin[chosen])
 
     def marginal(self, columns: Any) -> Self:
         """Return the posterior of some dimensions, by name or number, in the order given."""
         keep = column_numbers(columns, self.names)
         parts = {name: _columns_of(getattr(self, name), keep) for name in self.BY_COLUMN}
         parts["covariance"] = self.covariance[:, keep[:, None], keep]
-        names = [self.names[d] for d in keep]
-        return replace(self, **parts, names=names, origin=self.origin.columns(keep))
+        units = self.origin.units and [self.origin.units[d] for d in keep]
+        origin, names = replace(self.origin, units=units), [self.names[d] for d in keep]
+        return replace(self, **parts, names=names, origin=origin)
 
     def quantile(self, q: float | Sequence[float] | Array) -> Array:
         """Quantiles of each value: ``(N, D)`` for one share ``q``, ``(Q, N, D)`` for several."""
@@ -206,7 +207,29 @@ class Posterior(ABC):
             ``x_mean``, ``x_sd`` and quantiles as ``x_q5`` of each column ``x``; the effective
             sample size, where the answer is made of draws.
         """
-        return tools.to_frame(self, q)
+        parts = {"mean": self.mean, "sd": self.sd}
+        shares = np.atleast_1d(as_floats(q, "q"))
+        if shares.size:
+            endings = [f"q{100 * share:g}".replace(".", "_") for share in shares]
+            if len(set(endings)) < len(endings):
+                raise ValueError(f"Expected shares in q that differ to six digits; got {q!r}.")
+            parts |= zip(endings, self.quantile(shares), strict=True)
+        columns = {
+            f"{name}_{ending}": values[:, d]
+            for ending, values in parts.items()
+            for d, name in enumerate(self.names)
+        }
+        if not self.exact:
+            columns["effective_sample_size"] = self.effective_sample_size
+        library = self.origin.kind.__module__.split(".")[0]
+        if library == "polars":
+            return need("polars").DataFrame(columns)
+        if library != "astropy":
+            return need("pandas").DataFrame(columns, index=self.origin.index)
+        tables = need("astropy.table")
+        kind = tables.Table if self.origin.kind is tables.Table else tables.QTable
+        own = self._units().items()
+        return kind(columns, units={f"{name}_{end}": unit for end in parts for name, unit in own})
 
     def to_xarray(self, n_samples: int | None = None, random_state: RandomState = 0) -> Any:
         """Return draws as a dataset of xarray: a variable for each column, over its rows.
@@ -229,7 +252,26 @@ class Posterior(ABC):
             of a pandas data frame, if they came in one, and numbered otherwise. Units are in the
             attribute ``units`` of a variable.
         """
-        return tools.to_xarray(self, n_samples, random_state)
+        xarray = need("xarray", "its datasets were asked for")
+        for name in self.names:
+            if name in DIMENSIONS:
+                raise ValueError(
+                    "Expected columns with other names than the dimensions "
+                    f"{', '.join(DIMENSIONS)}; got {name!r}. Rename it before the fit."
+                )
+        drawn = self.samples
+        if n_samples is not None:
+            drawn = self.sample(n_samples, random_state)
+        index, units = self.origin.index, self._units()
+        data = {
+            name: (DIMENSIONS, values.T[None], {"units": units[name]} if name in units else {})
+            for name, values in zip(self.names, np.moveaxis(drawn, 2, 0), strict=True)
+        }
+        rows: Any = {"row": np.arange(len(drawn)) if index is None else index.to_numpy()}
+        if index is not None and index.nlevels > 1:
+            rows = xarray.Coordinates.from_pandas_multiindex(index, "row")
+        numbers = {"chain": [0], "draw": np.arange(drawn.shape[1])}
+        return xarray.Dataset(data, numbers).assign_coords(rows)
 
     def to_arviz(self, n_samples: int | None = None, random_state: RandomState = 0) -> Any:
         """Return draws for ArviZ 1.0 or later: a ``DataTree`` with the group ``posterior``.
@@ -242,24 +284,28 @@ class Posterior(ABC):
         n_samples, random_state
             As for :meth:`to_xarray`.
         """
-        return tools.to_arviz(self, n_samples, random_state)
+        convert = need("arviz_base", "its objects were asked for").convert_to_datatree
+        return convert(self.to_xarray(n_samples, random_state))
+
+    def _units(self) -> dict[str, str]:
+        """Return the units of the columns that have one."""
+        pairs = zip(self.names, self.origin.units or [None] * len(self.names), strict=True)
+        return {name: unit for name, unit in pairs if unit}
 
     def _bounds(self, name: str, given: ArrayLike | None, otherwise: float) -> Array:
-        """Check bounds, and return one for each dimension."""
+        """Check bounds, and return one for each value, ``(N, D)``."""
         bounds = np.asarray(otherwise) if given is None else as_floats(given, name)
         dim = len(self.names)
         if bounds.shape not in ((), (dim,)) or np.isnan(bounds).any():
             raise ValueError(
                 f"Expected {name} as a number, or as one for each of {dim} columns; got {given!r}."
             )
-        return np.broadcast_to(bounds, (dim,))
+        return np.broadcast_to(bounds, self.mean.shape)
 
     @property
     def sd(self) -> Array:
         """Posterior standard deviations ``(N, D)``."""
-        variance = np.maximum(np.diagonal(self.covariance, axis1=1, axis2=2), 0.0)
-        found: Array = np.sqrt(variance, out=variance)
-        return found
+        return np.sqrt(np.maximum(np.diagonal(self.covariance, axis1=1, axis2=2), 0.0))
 
     @property
     def correlation(self) -> Array:
@@ -270,9 +316,6 @@ class Posterior(ABC):
 
     def __len__(self) -> int:
         return len(self.mean)
-
-    def __iter__(self) -> Any:
-        return (self[row] for row in range(len(self)))
 
     def __repr__(self) -> str:
         kind = "exact" if self.exact else "by weighted draws"
@@ -327,7 +370,6 @@ class WeightedPosterior(Posterior):
         return found
 
     def _probability(self, lower: Array, upper: Array) -> Array:
-        lower, upper = (np.broadcast_to(end, self.mean.shape) for end in (lower, upper))
         found = np.empty_like(self.mean)
         for some in self._slices():
             drawn, low, high = self.drawn[some], lower[some, None], upper[some, None]
@@ -339,17 +381,24 @@ class WeightedPosterior(Posterior):
         return row_slices(len(self), ARRAYS * self.drawn.shape[1] * len(self.names))
 
 
-def _columns_of(values: Any, keep: Rows) -> Any:
+def mixed_moments(
+    shares: Sequence[Array], means: Sequence[Array], covariances: Sequence[Array]
+) -> tuple[Array, Array]:
+    """Mean and covariance of each row's average of parts, from the shares ``(N,)`` of each part."""
+    parts = list(zip(shares, means, covariances, strict=True))
+    mean = np.sum([share[:, None] * own for share, own, _ in parts], axis=0)
+    covariance = np.zeros(covariances[0].shape)
+    for some in row_slices(len(mean), ARRAYS * mean.shape[1] ** 2):
+        for share, own, spread in parts:
+            apart = own[some] - mean[some]
+            around = spread[some] + apart[:, :, None] * apart[:, None]
+            covariance[some] += share[some, None, None] * around
+    return mean, covariance
+
+
+def _columns_of(values: Any, keep: IntArray) -> Any:
     """Take columns of an array, or of a posterior."""
     return values.marginal(keep) if isinstance(values, Posterior) else values[..., keep]
-
-
-def as_seed(random_state: RandomState) -> int:
-    """Return a seed that is a number: the one given, or one that is drawn."""
-    check_seed(random_state)
-    if random_state is None or isinstance(random_state, np.random.RandomState):
-        return int(check_random_state(random_state).randint(2**31 - 1))
-    return int(random_state)
 
 
 def column_numbers(columns: ArrayLike, names: Sequence[str], label: str = "columns") -> IntArray:

@@ -1,20 +1,17 @@
 """Densities without closed forms: answers about rows by weighted draws."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 import torch
 
-from deconflow._types import Array, BoolArray
+from deconflow._types import Array, BoolArray, IntArray
 from deconflow.checks import check_integer, like
 from deconflow.densities import Density, Ensemble, Folded, MixtureDensity
 from deconflow.evaluation import FEWEST_POINTS, Estimate, estimate_log_likelihood
 from deconflow.fits.fitted import (
     DRAWS_FOR_MIXTURE,
-    Columns,
     FittedDensity,
     mixture_of_draws,
     seen_through,
@@ -38,71 +35,6 @@ POINTS_AT_ONCE = 2**14
 POINTS_OF_MARGINALS = 256
 
 
-@dataclass(frozen=True)
-class ProposedByModel:
-    """Draws from a trained posterior; the estimate is the importance-weighted bound."""
-
-    model: PosteriorModel
-    #: What else a user may do about a row that no draw reaches.
-    advice: ClassVar = ", or use dtype='float64'"
-
-    def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
-        """Draw and weigh for standardised rows."""
-        like = next(density.parameters())
-        return weigh(density, self.model, data.to(dtype=like.dtype, device=like.device), n_draws)
-
-    def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:
-        """Estimate a lower bound of ``log p(w)``; its bias is told, not taken off."""
-        return estimate_of(self.weigh(density, data, n_draws))
-
-    def for_other_rows(self, density: Density) -> "ProposedByMixture":
-        """Fit a mixture to draws of the density: a network knows rows of its own kind only."""
-        with torch.no_grad(), isolated_rng(0):
-            drawn = density.sample(DRAWS_FOR_MIXTURE).double().cpu().numpy()
-        return ProposedByMixture(mixture_of_draws(drawn))
-
-
-@dataclass(frozen=True)
-class ProposedByMixture:
-    """Draws around the posterior of a mixture, for any density near it."""
-
-    mixture: GaussianMixture
-    advice: ClassVar = ""
-
-    def weigh(self, density: Density, data: Observations, n_draws: int) -> WeightedDraws:
-        """Draw and weigh for standardised rows; draws are folded as the density is."""
-        like = next(density.parameters())
-        rows = RowsWithProposals.of(data, self.mixture, like.dtype).to(device=like.device)
-        v = rows.sample(n_draws)
-        if not isinstance(density, Folded):
-            return rows.weigh(density, v)
-        v, seen = density.fold(v), rows.observations
-        each = [rows.log_prob(u, seen.log_likelihood(u)) for u in density.images(v)]
-        log_q = torch.logsumexp(torch.stack(each), 0)
-        return WeightedDraws(v, density.log_prob(v) + seen.log_likelihood(v) - log_q)
-
-    def estimate(self, density: Density, data: Observations, n_draws: int) -> Estimate:
-        """Estimate ``log p(w)``: by quasi-random points, without bias, or by folded draws."""
-        if isinstance(density, Folded):
-            return estimate_of(self.weigh(density, data, n_draws))
-        check_integer("n_samples", n_draws, FEWEST_POINTS)
-        dtype = next(density.parameters()).dtype
-        rows = RowsWithProposals.of(data, self.mixture, dtype)
-        return estimate_log_likelihood(density, rows, n_draws)
-
-    def for_other_rows(self, density: Density) -> "ProposedByMixture":
-        """Return itself: a mixture proposes for rows of any kind."""
-        return self
-
-
-def estimate_of(draws: WeightedDraws) -> Estimate:
-    """Estimate ``log p(w)`` from weighted draws; its bias is told, not taken off."""
-    count = len(draws.v)
-    relative = (draws.normalised.double() * count).var(0, unbiased=False).div(count).sqrt()
-    parts = (draws.log_marginal(), relative, 0.5 * relative.square())
-    return Estimate(*(part.double().cpu().numpy() for part in parts))
-
-
 class WeightedFit(FittedDensity):
     """A density in standardised units, with answers about rows by weighted draws.
 
@@ -112,35 +44,35 @@ class WeightedFit(FittedDensity):
         In standardised units.
     standardiser : Standardiser
         The change of units.
-    proposing : ProposedByModel or ProposedByMixture
-        Where draws come from.
+    proposing : PosteriorModel or GaussianMixture
+        Where draws come from: a trained posterior; or the posterior of a mixture near the density,
+        for rows of any kind.
     """
 
     def __init__(
         self,
         density: Density,
         standardiser: Standardiser,
-        proposing: ProposedByModel | ProposedByMixture,
+        proposing: PosteriorModel | GaussianMixture,
         names: list[str],
         threads: int | None = None,
     ) -> None:
         self.density, self.standardiser, self.proposing = density, standardiser, proposing
         self.names, self.threads = names, threads
-
-    @property
-    def ends(self) -> tuple[Array, Array]:
-        """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
-        if not isinstance(self.density, Folded):
-            return super().ends
-        bounds, units = self.density.bounds, self.standardiser
-        return units.from_standard(bounds.lower), units.from_standard(bounds.upper)
+        if isinstance(density, Folded):
+            lower, upper = density.bounds.lower, density.bounds.upper
+            self.ends = standardiser.from_standard(lower), standardiser.from_standard(upper)
 
     def _log_prob(self, v: Array) -> Array:
-        own, parts = next(self.density.parameters()), []
-        standard = torch.tensor(self.standardiser.to_standard(v))
+        own, standard = (
+            next(self.density.parameters()),
+            torch.tensor(self.standardiser.to_standard(v)),
+        )
         with torch.no_grad():
-            for points in standard.split(POINTS_AT_ONCE):
-                parts.append(self.density.log_prob(points.to(own)).double().cpu())
+            parts = [
+                self.density.log_prob(points.to(own)).double().cpu()
+                for points in standard.split(POINTS_AT_ONCE)
+            ]
         log_p = (torch.cat(parts) - self.standardiser.log_latent_volume()).numpy()
         unreached = ~np.isfinite(log_p)
         if isinstance(self.density, Folded):
@@ -164,10 +96,9 @@ class WeightedFit(FittedDensity):
         parts: list[Estimate] = []
         with torch.no_grad(), isolated_rng(random_state):
             for first, part, ready in self._standardised_chunks(data, n_draws):
-                estimate = self.proposing.estimate(self.density, ready, n_draws)
+                estimate = self._estimate(ready, n_draws)
                 self._refuse_out_of_reach(~np.isfinite(estimate.log_p), first)
-                volume = log_volume(self.standardiser, part)
-                parts.append(estimate.shifted(-volume))
+                parts.append(estimate.shifted(-log_volume(self.standardiser, part)))
         return Estimate.joined(parts)
 
     def posterior(
@@ -187,7 +118,7 @@ class WeightedFit(FittedDensity):
     ) -> Iterator[tuple[slice, list[Array]]]:
         """Walk through rows and their answers."""
         for first, part, ready in self._standardised_chunks(data, n_proposals):
-            draws = self.proposing.weigh(self.density, ready, n_proposals)
+            draws = self._weigh(ready, n_proposals)
             unreached = ~draws.log_weights.amax(0).isfinite()
             self._refuse_out_of_reach(unreached.cpu().numpy(), first)
             scale = like(self.standardiser.scale, draws.v.double())
@@ -209,7 +140,7 @@ class WeightedFit(FittedDensity):
             if not isinstance(member, MixtureDensity)
         ]
 
-    def _marginal(self, columns: Columns) -> "MarginalFit":
+    def _marginal(self, columns: IntArray) -> "MarginalFit":
         return MarginalFit(self, columns)
 
     def measuring(self, rows: Observations) -> "WeightedFit":
@@ -225,8 +156,45 @@ class WeightedFit(FittedDensity):
         return WeightedFit(folded, self.standardiser, proposing, self.names, self.threads)
 
     @cached_property
-    def _proposing_for_others(self) -> ProposedByMixture:
-        return self.proposing.for_other_rows(self.density)
+    def _proposing_for_others(self) -> GaussianMixture:
+        """A mixture near the density: a network knows rows of its own kind only."""
+        if isinstance(self.proposing, GaussianMixture):
+            return self.proposing
+        with torch.no_grad(), isolated_rng(0):
+            drawn = self.density.sample(DRAWS_FOR_MIXTURE).double().cpu().numpy()
+        return mixture_of_draws(drawn)
+
+    def _weigh(self, data: Observations, n_draws: int) -> WeightedDraws:
+        """Draw and weigh for standardised rows; draws are folded as the density is."""
+        own, density = next(self.density.parameters()), self.density
+        if not isinstance(self.proposing, GaussianMixture):
+            rows = data.to(dtype=own.dtype, device=own.device)
+            return weigh(density, self.proposing, rows, n_draws)
+        proposals = RowsWithProposals.of(data, self.proposing, own.dtype).to(device=own.device)
+        v = proposals.sample(n_draws)
+        if not isinstance(density, Folded):
+            return proposals.weigh(density, v)
+        v, seen = density.fold(v), proposals.observations
+        each = [proposals.log_prob(u, seen.log_likelihood(u)) for u in density.images(v)]
+        log_q = torch.logsumexp(torch.stack(each), 0)
+        return WeightedDraws(v, density.log_prob(v) + seen.log_likelihood(v) - log_q)
+
+    def _estimate(self, data: Observations, n_draws: int) -> Estimate:
+        """Estimate ``log p(w)`` of standardised rows.
+
+        By quasi-random points of a mixture, without bias; or by weighted draws, of which the bias
+        is told, not taken off.
+        """
+        if isinstance(self.proposing, GaussianMixture) and not isinstance(self.density, Folded):
+            check_integer("n_samples", n_draws, FEWEST_POINTS)
+            dtype = next(self.density.parameters()).dtype
+            rows = RowsWithProposals.of(data, self.proposing, dtype)
+            return estimate_log_likelihood(self.density, rows, n_draws)
+        draws = self._weigh(data, n_draws)
+        share = draws.normalised.double() * n_draws
+        relative = share.var(0, unbiased=False).div(n_draws).sqrt()
+        parts = (draws.log_marginal(), relative, 0.5 * relative.square())
+        return Estimate(*(part.double().cpu().numpy() for part in parts))
 
     def _standardised_chunks(
         self, data: Observations, n_draws: int
@@ -242,8 +210,7 @@ class WeightedFit(FittedDensity):
     def _refuse_out_of_reach(self, unreached: BoolArray, first_row: int) -> None:
         """Raise where no draw of a row has a density above zero."""
         dtype = next(self.density.parameters()).dtype
-        advice = f" in {dtype}. Look at that row{self.proposing.advice}"
-        refuse_unreached(unreached, first_row, advice)
+        refuse_unreached(unreached, first_row, f" in {dtype}. Look at that row")
 
 
 class MarginalFit(FittedDensity):
@@ -252,15 +219,10 @@ class MarginalFit(FittedDensity):
     Log densities are estimates from 256 points each.
     """
 
-    def __init__(self, parent: WeightedFit, columns: Columns) -> None:
+    def __init__(self, parent: WeightedFit, columns: IntArray) -> None:
         self.parent, self.columns, self.threads = parent, columns, parent.threads
         self.names = [parent.names[d] for d in columns]
-
-    @property
-    def ends(self) -> tuple[Array, Array]:
-        """Lower and upper ends of the truth, ``(D,)`` each, infinite where there is none."""
-        lower, upper = self.parent.ends
-        return lower[self.columns], upper[self.columns]
+        self.ends = parent.ends[0][columns], parent.ends[1][columns]
 
     def _log_prob(self, v: Array) -> Array:
         exact = Observations.from_arrays(v, gaussian(sd=np.zeros(self.dim)))
@@ -274,7 +236,7 @@ class MarginalFit(FittedDensity):
         self, data: Observations, n_draws: int | None = None, random_state: RandomState = 0
     ) -> Estimate:
         """Log density ``log p(w)`` of each row."""
-        rows = self._embedded(data)
+        rows = seen_through(data, self.columns, self.parent.dim)
         return self.parent.measuring(rows).log_marginal(rows, n_draws, random_state)
 
     def posterior(
@@ -285,12 +247,9 @@ class MarginalFit(FittedDensity):
         random_state: RandomState = 0,
     ) -> Posterior:
         """Posterior of each row's true value."""
-        rows = self._embedded(data)
+        rows = seen_through(data, self.columns, self.parent.dim)
         whole = self.parent.measuring(rows).posterior(rows, n_samples, n_proposals, random_state)
         return whole.marginal(self.columns)
 
-    def _marginal(self, columns: Columns) -> "MarginalFit":
+    def _marginal(self, columns: IntArray) -> "MarginalFit":
         return MarginalFit(self.parent, self.columns[columns])
-
-    def _embedded(self, data: Observations) -> Observations:
-        return seen_through(data, self.columns, self.parent.dim)

@@ -7,8 +7,7 @@ from deconflow.fitting.settings import History, Training
 
 if TYPE_CHECKING:
     from deconflow.fitting.checkpoint import Checkpoint, UnusableCheckpointError
-    from deconflow.fitting.loop import NonFiniteError, evaluate, fit
-    from deconflow.fitting.sharing import common_rng, share_of
+    from deconflow.fitting.loop import NonFiniteError, common_rng, evaluate, fit, share_of
 
 __all__ = [
     "Checkpoint",
@@ -26,7 +25,6 @@ __getattr__ = of_flows(
     __name__,
     {
         **dict.fromkeys(("Checkpoint", "UnusableCheckpointError"), "checkpoint"),
-        **dict.fromkeys(("NonFiniteError", "evaluate", "fit"), "loop"),
-        **dict.fromkeys(("common_rng", "share_of"), "sharing"),
+        **dict.fromkeys(("NonFiniteError", "common_rng", "evaluate", "fit", "share_of"), "loop"),
     },
 )

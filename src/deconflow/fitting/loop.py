@@ -4,20 +4,22 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import CosineAnnealingLR, ReduceLROnPlateau
+from torch.optim.lr_scheduler import ConstantLR, CosineAnnealingLR, ReduceLROnPlateau
 
 from deconflow import ranks
 from deconflow.fitting.checkpoint import Checkpoint, identity_of
 from deconflow.fitting.settings import History, Training
-from deconflow.fitting.sharing import add_gradients, batch_sizes, make_alike, own_draws
 from deconflow.objectives import Objective, RowData
+from deconflow.observations import Observations
 from deconflow.progress import SILENT, Progress
-from deconflow.randomness import Draws, draws_in_use
+from deconflow.randomness import Draws, RandomState, draws_in_use, own_generator
 
 #: Latent points in one pass: few enough for the processor's cache, enough to hide overhead.
 POINTS_AT_ONCE = 10_000
@@ -29,7 +31,7 @@ ROWS_TO_CHECK = 100
 BAD_STEPS_IN_A_ROW = 10
 
 #: What else a checkpoint keeps of a fit.
-SAVED = ("best", "best_value", "bad_steps", "validation_seed")
+SAVED = ("best", "best_value", "bad_steps", "seed")
 
 Callback = Callable[[int, History], None]
 
@@ -137,20 +139,16 @@ class _Fit:
             fused=True,
         )
         self.scheduler = self._make_scheduler()
+        self.parts: dict[str, Any] = {
+            "objective": objective, "optimiser": self.optimiser, "scheduler": self.scheduler,
+        }  # fmt: skip
         self.average = None
         if training.averaging is not None:
-            self.average = RunningAverage(objective, training.averaging)
-        parts: dict[str, Any] = {
-            "objective": objective,
-            "optimiser": self.optimiser,
-            "scheduler": self.scheduler,
-            "average": self.average,
-        }
-        self.parts = {name: part for name, part in parts.items() if part is not None}
+            self.average = self.parts["average"] = RunningAverage(objective, training.averaging)
         self.best = copy.deepcopy(objective.state_dict())
         self.best_value, self.bad_steps = -math.inf, 0
         self.history = History()
-        self.validation_seed = int(torch.randint(2**31, (), generator=self.own))
+        self.seed = int(torch.randint(2**31, (), generator=self.own))
 
     @property
     def candidate(self) -> Objective:
@@ -193,18 +191,14 @@ class _Fit:
         finite = [value for value in values if value is not None]
         self.history.train.append(sum(finite) / len(finite) if finite else math.nan)
         if self.validation is not None:
-            self._validate(epoch, self.validation)
-        elif not self._finite():
+            self._validate(epoch, evaluate(self.candidate, self.validation, self.seed))
+        elif not math.isfinite(evaluate(self.candidate, self.train[:ROWS_TO_CHECK], self.seed)):
             self._give_up("the objective was not finite after an epoch")
         else:
             self.best = self._kept()
         self.history.seconds.append(time.perf_counter() - start)
         if self.file:
             self.file.save_all(self._state())
-
-    def _finite(self) -> bool:
-        some = self.train[:ROWS_TO_CHECK]
-        return math.isfinite(evaluate(self.candidate, some, self.validation_seed))
 
     def _step(self, rows: Tensor, n_batch: int) -> float | None:
         """Take one step with these rows of a batch, or skip it if a gradient is not finite."""
@@ -218,7 +212,10 @@ class _Fit:
             self.parameters, self.training.clip_norm or math.inf, foreach=True
         )
         if not (math.isfinite(value) and bool(norm.isfinite())):
-            self._skip()
+            self.history.skipped_steps += 1
+            self.bad_steps += 1
+            if self.bad_steps >= BAD_STEPS_IN_A_ROW:
+                self._give_up(f"{self.bad_steps} steps in a row had no finite gradient")
             return None
         self.bad_steps = 0
         self.optimiser.step()
@@ -238,12 +235,6 @@ class _Fit:
         (-value).backward()
         return float(value.detach())
 
-    def _skip(self) -> None:
-        self.history.skipped_steps += 1
-        self.bad_steps += 1
-        if self.bad_steps >= BAD_STEPS_IN_A_ROW:
-            self._give_up(f"{self.bad_steps} steps in a row had no finite gradient")
-
     def _give_up(self, reason: str) -> NoReturn:
         self.objective.load_state_dict(self.best)
         self.objective.eval()
@@ -253,8 +244,7 @@ class _Fit:
             "Try a smaller learning_rate, or look for extreme values in w and noise."
         )
 
-    def _validate(self, epoch: int, validation: RowData) -> None:
-        value = evaluate(self.candidate, validation, self.validation_seed)
+    def _validate(self, epoch: int, value: float) -> None:
         self.history.validation.append(value)
         if value > self.best_value:
             self.best_value, self.history.best_epoch = value, epoch
@@ -265,7 +255,7 @@ class _Fit:
         since = epoch - (-1 if best is None else best)
         self.history.stopped_early = patience is not None and since >= patience
 
-    def _make_scheduler(self) -> CosineAnnealingLR | ReduceLROnPlateau | None:
+    def _make_scheduler(self) -> ConstantLR | CosineAnnealingLR | ReduceLROnPlateau:
         settings = self.training
         if settings.schedule == "cosine":
             steps = settings.epochs * len(self.batches)
@@ -274,7 +264,7 @@ class _Fit:
         if settings.schedule == "plateau":
             factor, patience = settings.plateau_factor, settings.plateau_patience
             return ReduceLROnPlateau(self.optimiser, "min", factor, patience, threshold=0.0)
-        return None
+        return ConstantLR(self.optimiser, 1.0)
 
     def _summary(self) -> str:
         shown = {"train": self.history.train, "validation": self.history.validation}
@@ -299,6 +289,70 @@ class _Fit:
         self.history = History(**state["history"])
         for generator, saved in zip(self.generators, state["generators"], strict=True):
             generator.set_state(saved)
+
+
+def share_of(data: Observations) -> Observations:
+    """Take this process's rows of a table that all have, by an order that all draw alike."""
+    if ranks.world() == 1:
+        return data
+    order = torch.randperm(len(data), generator=own_generator())
+    return data[order[ranks.rank() :: ranks.world()]]
+
+
+def common_rng(random_state: RandomState) -> AbstractContextManager[Draws]:
+    """Draw from ``random_state`` alone, as the first process has it, inside the block."""
+    return ranks.from_first(Draws.of(random_state)).in_use()
+
+
+def own_draws(common: Draws) -> AbstractContextManager[Draws]:
+    """Give each process random numbers of its own; those that all have in common stay so."""
+    if ranks.world() == 1:
+        return nullcontext(common)
+    seed = int(torch.randint(2**31, (), generator=common.generator("cpu")))
+    return Draws(ranks.from_first(seed) + ranks.rank()).in_use()
+
+
+def batch_sizes(n_rows: int, batch_size: int) -> tuple[list[int], list[int]]:
+    """Return how many rows this process has in each step of an epoch, and how many all have.
+
+    All take the same number of steps, each with a share of every batch that is as large as its
+    share of the rows; where these do not divide evenly its last batches are smaller, or empty.
+    """
+    counts = ranks.gathered(n_rows)
+    if min(counts) == 0:
+        raise ValueError(
+            f"Expected rows to train on in each of {len(counts)} processes; got none in process "
+            f"{counts.index(0)}. Start fewer processes."
+        )
+    sizes = []
+    for count in counts:
+        size = -(-batch_size * count // sum(counts))
+        sizes.append([min(size, count - start) for start in range(0, count, size)])
+    steps = list(zip_longest(*sizes, fillvalue=0))
+    return [step[ranks.rank()] for step in steps], [sum(step) for step in steps]
+
+
+def make_alike(model: nn.Module) -> None:
+    """Give all processes the first one's weights."""
+    if ranks.world() == 1:
+        return
+    weights = ranks.from_first([weight.detach().cpu() for weight in model.parameters()])
+    with torch.no_grad():
+        for mine, first in zip(model.parameters(), weights, strict=True):
+            mine.copy_(first)
+
+
+def add_gradients(parameters: list[nn.Parameter], value: float) -> float:
+    """Sum gradients and the objective over processes, in one message; return the objective."""
+    if ranks.world() == 1:
+        return value
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    flat = torch.cat([*(grad.flatten() for grad in grads), grads[0].new_tensor([value])])
+    ranks.add_up(flat)
+    parts = flat[:-1].split([p.numel() for p in parameters])
+    for parameter, part in zip(parameters, parts, strict=True):
+        parameter.grad = part.view_as(parameter)
+    return float(flat[-1])
 
 
 def _settle_allocator() -> None:

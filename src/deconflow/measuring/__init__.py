@@ -1,9 +1,7 @@
 """How rows came to be measured: what makes a row be seen."""
 
-from deconflow.measuring.chances import Chances, said_errors
-from deconflow.measuring.efficiency import Efficiency
-from deconflow.measuring.seen_truths import seen_rows
-from deconflow.measuring.selection import Rule, Selection, as_rule
+from deconflow.measuring.chances import Chances, said_errors, seen_rows
+from deconflow.measuring.selection import Efficiency, Rule, Selection, as_rule
 
 __all__ = [
     "Chances",

@@ -1,10 +1,21 @@
-r"""The chance of a truth to be seen, over the laws of noise that rows have.
+r"""The chance of a truth to be seen, and what a row that was seen says of its truth.
 
 .. math:: F_i(v) = \int f(v + n) \, p_i(n) \, dn
 
 with the probability ``f`` to be seen and the law :math:`p_i` of a row, or the mean of that over
 rows. Where the truth decides, it is ``f(v)``.
+
+The truths of the rows that were seen have the density :math:`q(v) \propto p(v) F(v)`, and a row
+with such a truth has the likelihood
+
+.. math:: p(w_i \mid v, \text{seen}) \propto p_i(w_i - v) / F(v)
+
+So ``q`` is deconvolved as ever, from rows whose likelihoods lean towards what is seldom seen, and
+``p`` is ``q / F``. Here that likelihood becomes one Gaussian.
 """
+
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -12,7 +23,7 @@ from scipy.stats import qmc
 
 from deconflow._types import Array, IntArray
 from deconflow.measuring.selection import Rule
-from deconflow.noise import GaussianNoise, Noise
+from deconflow.noise import GaussianNoise, Noise, gaussian, psd_cholesky
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 
@@ -23,6 +34,9 @@ LAWS, LAWS_WITH_DRAWS, DRAWS_PER_LAW, DRAWS_OF_ONE = 256, 128, 8, 128
 #: a chance is small, not zero, where only large noise lets a truth be seen.
 WIDER = 1.6
 NUMBERS_AT_ONCE = 2_000_000
+#: Points per row, how much wider than the likelihood they lie, and how often they move to it.
+POINTS, WIDER_POINTS, ROUNDS = 64, 1.5, 2
+LEAST_CHANCE, LEAST_WIDTH = 1e-3, 1e-5
 
 
 class Chances:
@@ -70,14 +84,12 @@ class Chances:
 
     def by_law(self, v: Array) -> Array:
         """Chance ``(L, N)`` of each truth ``(N, D)``, with each law."""
-        size = max(1, NUMBERS_AT_ONCE // (self.noise.size or 1))
-        parts = [self._of(v[i : i + size]) for i in range(0, len(v), size)]
-        return np.concatenate(parts, axis=1)
-
-    def _of(self, v: Array) -> Array:
         if self.rule.of_truth:
             return self.rule(v)[None]
-        return self._in_ranges(v) if self.closed_form else self._by_draws(v)
+        size = max(1, NUMBERS_AT_ONCE // (self.noise.size or 1))
+        chances = self._in_ranges if self.closed_form else self._by_draws
+        parts = [chances(v[i : i + size]) for i in range(0, len(v), size)]
+        return np.concatenate(parts, axis=1)
 
     def _in_ranges(self, v: Array) -> Array:
         """Probability that Gaussian noise leaves a value in all ranges."""
@@ -85,28 +97,23 @@ class Chances:
         for d, each in self.rule.ranges:
             size = np.maximum(self.sd[:, d, None], 1e-300)
             with np.errstate(over="ignore"):  # exact values are inside, or are not
-                below = [
-                    ndtr((end - v[:, d]) / size) if np.isfinite(end) else float(end > 0)
-                    for end in (each.lower, each.upper)
-                ]
-            found *= below[1] - below[0]
+                low, high = ((end - v[:, d]) / size for end in (each.lower, each.upper))
+            found *= ndtr(high) - ndtr(low)
         return found
 
     def _by_draws(self, v: Array) -> Array:
         """Average over all draws at once: a user's function is called seldom."""
-        laws, draws = self.noise.shape[:2]
-        shape = (laws, draws, *v.shape)
         if self.rule.errors is None:
-            sd = np.broadcast_to(self.sd[:, None, None], shape)
-            w = v + self.noise[:, :, None]
+            sd, noise = self.sd[:, None, None], self.noise[:, :, None]
         else:
-            said = said_errors(self.rule, v)
-            sd = np.broadcast_to(said, shape)
-            w = v + self.white[:, :, None] * said
-        rows = np.broadcast_to(self.rows[:, None, None], shape[:-1])
+            sd = said_errors(self.rule, v)
+            noise = self.white[:, :, None] * sd
+        w = v + noise
+        rows = np.broadcast_to(self.rows[:, None, None], w.shape[:-1])
+        sd = np.broadcast_to(sd, w.shape)
         dim = v.shape[1]
         seen = self.rule(w.reshape(-1, dim), rows.ravel(), sd.reshape(-1, dim))
-        return np.einsum("lj,ljn->ln", self.shares, seen.reshape(shape[:-1]))
+        return np.einsum("lj,ljn->ln", self.shares, seen.reshape(w.shape[:-1]))
 
 
 def said_errors(rule: Rule, v: Array) -> Array:
@@ -141,3 +148,40 @@ def _standing_for_all(data: Observations, most: int, columns: list[int]) -> tupl
 
 def _sd(noise: Noise) -> Array:
     return np.sqrt(np.broadcast_to(np.asarray(noise.variance()), (len(noise), noise.dim)))
+
+
+def seen_rows(data: Observations, chances: Callable[[Array], Array]) -> Observations:
+    """Return rows as Gaussians: mean and covariance of each one's likelihood, if it was seen."""
+    half = ndtri(qmc.Sobol(data.dim, seed=0).random(POINTS // 2).clip(1e-9, 1 - 1e-9))
+    white = np.concatenate([half, -half])
+    size = max(1, 2 * NUMBERS_AT_ONCE // (POINTS * data.dim))
+    # Rows that are exact get a width, too, which is small compared with the data's.
+    spread = data.measured().var(0) + np.asarray(data.noise.variance()).mean(0)
+    least = np.diag(np.maximum(LEAST_WIDTH**2 * spread, 1e-300))
+    pieces = [_leaning(piece, chances, white, least) for piece in data.chunks(size)]
+    means, covariances = (np.concatenate(each) for each in zip(*pieces, strict=True))
+    return replace(data, w=means, noise=gaussian(covariance=covariances))
+
+
+def _leaning(
+    data: Observations, chances: Callable[[Array], Array], white: Array, least: Array
+) -> tuple[Array, Array]:
+    """Mean ``(N, D)`` and covariance ``(N, D, D)`` of ``p(w - v) / F(v)`` over ``v``."""
+    count, dim = len(data), data.dim
+    centre = data.measured() - np.asarray(data.noise.mean())
+    covariance = np.broadcast_to(np.asarray(data.noise.covariance()), (count, dim, dim))
+    own = psd_cholesky(covariance + least)
+    mean, factor = centre, own
+    for _ in range(ROUNDS):
+        v = mean[:, None] + WIDER_POINTS * np.einsum("nij,pj->npi", factor, white)
+        residual = np.linalg.solve(own, np.swapaxes(v - centre[:, None], 1, 2))
+        chance = chances(v.reshape(-1, dim)).reshape(v.shape[:2])
+        logs = 0.5 * np.square(white).sum(1) - 0.5 * np.square(residual).sum(1)
+        logs = logs - np.log(np.maximum(chance, LEAST_CHANCE))
+        share = np.exp(logs - logs.max(1, keepdims=True))
+        share /= share.sum(1, keepdims=True)
+        mean = np.einsum("np,npi->ni", share, v)
+        offset = v - mean[:, None]
+        covariance = np.einsum("np,npi,npj->nij", share, offset, offset)
+        factor = psd_cholesky(covariance + least)
+    return mean, covariance

@@ -4,18 +4,94 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
+from zipfile import BadZipFile
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from deconflow._types import AnyArray, Array, BoolArray, IntArray
 from deconflow.checks import as_floats, first_bad
+from deconflow.files import as_path
 from deconflow.frames import refuse_other_rows
-from deconflow.measuring.efficiency import Efficiency
 from deconflow.observations import Observations
 from deconflow.ranges import Range, parse_ranges
 
 OF = ("measured", "truth")
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """The chance to be seen in the cells of a grid, zero outside; pass it as ``selection``.
+
+    Parameters
+    ----------
+    edges
+        For each column, the edges of its cells, rising.
+    values
+        The chance in each cell, between 0 and 1: one axis for each column, each of one cell less
+        than it has edges.
+
+    Examples
+    --------
+    >>> seen = Efficiency([[0.0, 1.0, 2.0]], [0.1, 0.9])
+    >>> seen([[0.5], [1.5], [3.0]])
+    array([0.1, 0.9, 0. ])
+    """
+
+    edges: Sequence[Any]
+    values: ArrayLike
+
+    def __post_init__(self) -> None:
+        edges = tuple(as_floats(each, "edges") for each in self.edges)
+        values = as_floats(self.values, "values")
+        for d, each in enumerate(edges):
+            if each.ndim != 1 or len(each) < 2 or not (np.diff(each) > 0).all():
+                raise ValueError(f"Expected rising edges of column {d}; got {each!r}.")
+        shape = tuple(len(each) - 1 for each in edges)
+        if values.shape != shape:
+            raise ValueError(
+                f"Expected values of shape {shape}, one for each cell between the edges; "
+                f"got {values.shape}."
+            )
+        if not ((values >= 0) & (values <= 1)).all():
+            raise ValueError("Expected values between 0 and 1, as chances are; got others.")
+        object.__setattr__(self, "edges", edges)
+        object.__setattr__(self, "values", values)
+
+    @classmethod
+    def from_npz(cls, path: str | Path) -> Self:
+        """Read what ``numpy.savez(path, values=..., edges_0=..., edges_1=...)`` wrote."""
+        path = as_path(path, "efficiency")
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = dict(file)
+        except (OSError, EOFError, ValueError, TypeError, AttributeError, BadZipFile) as error:
+            raise ValueError(
+                f"Expected a grid of chances in {path}, made by numpy.savez; got: {error}"
+            ) from error
+        wanted = [f"edges_{d}" for d in range(len(arrays) - 1)]
+        if arrays.keys() != {"values", *wanted}:
+            raise ValueError(
+                f"Expected values, edges_0, edges_1, ... in {path}; "
+                f"got {', '.join(arrays) or 'nothing'}."
+            )
+        return cls([arrays[name] for name in wanted], arrays["values"])
+
+    def __call__(self, w: ArrayLike) -> Array:
+        """Return the chance ``(N,)`` at each point ``(N, D)``."""
+        points = np.asarray(w, np.float64)
+        if points.ndim != 2 or points.shape[1] != len(self.edges):
+            raise ValueError(
+                f"Expected points of {len(self.edges)} columns, as the grid has; "
+                f"got shape {points.shape}."
+            )
+        cells = [
+            np.searchsorted(edges, x, side="right") - (x == edges[-1])
+            for x, edges in zip(points.T, self.edges, strict=True)
+        ]
+        return np.asarray(np.pad(self.values, 1)[tuple(cells)])
 
 
 @dataclass(frozen=True)
@@ -81,13 +157,12 @@ class Rule:
         ``rows`` are the numbers of the rows whose laws these points have, ``sd`` their errors.
         """
         if self.seen is None:
-            inside = np.ones(len(points), bool)
-            for d, each in self.ranges:
-                inside &= (points[:, d] >= each.lower) & (points[:, d] <= each.upper)
-            return inside.astype(np.float64)
-        more: dict[str, Any] = {}
-        if "errors" in self.takes:
-            more["errors"] = sd
+            inside = [
+                (points[:, d] >= each.lower) & (points[:, d] <= each.upper)
+                for d, each in self.ranges
+            ]
+            return np.all(inside, axis=0).astype(np.float64)
+        more: dict[str, Any] = {"errors": sd} if "errors" in self.takes else {}
         if "columns" in self.takes:
             more["columns"] = _rows_of(self.columns, rows)
         return _checked(self.seen(points, **more), len(points))
@@ -99,9 +174,8 @@ class Rule:
     def in_words(self) -> str:
         """Say what is looked at."""
         if self.seen is None:
-            return " and ".join(f"{each.name} {each.ending}" for _, each in self.ranges).replace(
-                "_", " "
-            )
+            words = [f"{each.name} {each.ending}" for _, each in self.ranges]
+            return " and ".join(words).replace("_", " ")
         return "an efficiency on a grid" if isinstance(self.seen, Efficiency) else "a function"
 
 
@@ -144,27 +218,23 @@ def _rule(said: Selection, names: Sequence[str], data: Observations) -> Rule:
         raise ValueError(
             f"Expected an efficiency of {len(names)} columns, as w has; got {len(said.seen.edges)}."
         )
-    takes = _asked(said.seen)
+    try:
+        takes = frozenset(inspect.signature(said.seen).parameters) & {"errors", "columns"}
+    except (TypeError, ValueError):  # functions in C have no signature
+        takes = frozenset()
     if takes and of_truth:
         raise ValueError(
             "Expected a function of points alone for a selection by the truth; got one that asks "
             f"for {' and '.join(sorted(takes))}, which only rows that were measured have."
         )
-    rule = Rule(said.seen, (), of_truth, takes, errors=said.errors)
     if said.columns is not None:
-        refuse_other_rows(data.w, said.columns, "columns")
-        if len(said.columns) != len(data):
-            raise ValueError(
-                f"Expected columns of the selection with {len(data)} rows, as w has; "
-                f"got {len(said.columns)}."
-            )
-        rule = replace(rule, columns=said.columns)
+        refuse_other_rows(data.w, said.columns, "columns of the selection")
     elif "columns" in takes:
         raise ValueError(
             "Expected columns for a selection that looks at them, as Selection(f, columns=...); "
             "got none."
         )
-    return rule
+    return Rule(said.seen, (), of_truth, takes, said.columns, said.errors)
 
 
 def _one_for_each_column(ranges: Sequence[Range], text: str) -> list[Range]:
@@ -173,27 +243,16 @@ def _one_for_each_column(ranges: Sequence[Range], text: str) -> list[Range]:
     for each in ranges:
         known = found.get(each.name, each)
         lower, upper = max(known.lower, each.lower), min(known.upper, each.upper)
+        found[each.name] = replace(each, lower=lower, upper=upper)
         if lower > upper:
             raise ValueError(
                 f"Expected a selection that lets some {each.name} through; got {text!r}, which "
                 "lets none."
             )
-        found[each.name] = replace(each, lower=lower, upper=upper)
     return list(found.values())
 
 
-def _asked(function: Callable[..., Any]) -> frozenset[str]:
-    """Return which of ``errors`` and ``columns`` a function has as arguments."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return frozenset()
-    return frozenset(parameters) & {"errors", "columns"}
-
-
 def _rows_of(table: Any, rows: AnyArray | None) -> Any:
-    if rows is None:
-        return table
     return table.iloc[rows] if hasattr(table, "iloc") else np.asarray(table)[rows]
 
 

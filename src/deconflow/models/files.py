@@ -1,6 +1,9 @@
 """Saving and loading fitted models: safetensors and JSON, never a pickle."""
 
 import json
+from dataclasses import fields
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +12,15 @@ from safetensors.numpy import load, save
 
 from deconflow._types import Array
 from deconflow._version import __version__
-from deconflow.devices import device_here
 from deconflow.files import as_path, replacing_folder
+from deconflow.guests import device_here
 from deconflow.mixtures import GaussianMixture
 from deconflow.models.fit import Fit, Streamed
 from deconflow.observations import Labels
 from deconflow.reductions import (
-    CurvesFound,
-    ErrorsFound,
-    Folding,
+    REDUCTIONS,
     Known,
-    PartsFound,
-    SelectionFound,
+    LearnErrors,
 )
 from deconflow.saving import (
     ABOUT_ONE_RUN,
@@ -36,7 +36,9 @@ from deconflow.saving import (
 )
 from deconflow.truth import Bounds, UniformBackground
 
-LEARNED = ErrorsFound | SelectionFound | PartsFound | CurvesFound | Folding | Streamed
+LEARNED: Any = reduce(or_, (each.finds for each in (LearnErrors, *REDUCTIONS)), Streamed)
+#: Parameters that a fitted model cannot change: its density was made with them.
+OF_TRUTH = tuple(field.name for field in fields(Known))
 #: Types of what is saved of a fit, beside its solution.
 TYPES: dict[str, Any] = {
     "known": {
@@ -51,8 +53,6 @@ TYPES: dict[str, Any] = {
     "names": list[str],
     "threads": int | None,
 }  # fmt: skip
-#: Parameters that a fitted model cannot change: its density was made with them.
-KNOWN_OF_TRUTH = ("bounds", "atoms", "background")
 #: Errors of values that do not fit together; torch raises a ``RuntimeError``.
 UNFIT = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError
@@ -94,7 +94,7 @@ def read_model(files: ModelFiles, cls: type[Any], changes: dict[str, Any]) -> An
     about, path = files.description, files.path
     if about["class"] != cls.__name__:
         raise ValueError(f"Expected a {cls.__name__} at {path}; got a {about['class']}.")
-    for name in KNOWN_OF_TRUTH:
+    for name in OF_TRUTH:
         if name in changes:
             raise ValueError(
                 f"Expected {name} as in the fit, for which the density was made; got "

@@ -14,7 +14,7 @@ from deconflow.answers import completed
 from deconflow.checks import check_integer
 from deconflow.copies import keep_copies_together
 from deconflow.core import EVERYTHING, refuse, refuse_other_traits
-from deconflow.fits import Origin, Posterior, column_numbers
+from deconflow.fits import Posterior, column_numbers
 from deconflow.frames import refuse_other_names, refuse_other_units
 from deconflow.guests import as_guest
 from deconflow.models.fit import Engine, Fit
@@ -200,7 +200,7 @@ def posteriors(
             draws = draws | {"random_state": int(later.randint(2**31 - 1))}
         with errors_of(first), as_guest():
             found = fit.density.posterior(make_ready(rows), **draws)
-        origin = Origin(rows.labels.kind, rows.labels.index, fit.units)
+        origin = replace(rows.labels, units=fit.units)
         yield slice(first, first + len(rows)), replace(found, origin=origin)
         first += len(rows)
 

@@ -2,26 +2,38 @@
 
 from typing import TYPE_CHECKING, Any
 
+import deconflow.noise.distributions as distributions
 from deconflow.extras import need
-from deconflow.noise.base import Ends, Noise, Reading, RowIndex, as_index
+from deconflow.noise.base import (
+    Ends,
+    JointMixture,
+    Noise,
+    NoiseMixture,
+    Reading,
+    RowIndex,
+    as_index,
+)
 from deconflow.noise.coerce import as_noise, is_distribution
-from deconflow.noise.free_errors import FreeErrors, in_call
+from deconflow.noise.distributions import *  # noqa: F403
 from deconflow.noise.from_replicates import from_replicates, replicate_covariance
 from deconflow.noise.from_samples import FewDrawsWarning, from_samples
-from deconflow.noise.gaussian_noise import HALF_LOG_2PI, GaussianNoise, gaussian, psd_cholesky
-from deconflow.noise.gaussian_parts import IndependentMixture, JointMixture, NoiseMixture
-from deconflow.noise.likelihood_noise import LikelihoodNoise
-from deconflow.noise.likelihoods import binomial, likelihood, multiplicative, poisson
-from deconflow.noise.limits import Limited, LimitedNoise, limited
-from deconflow.noise.table_noise import (
-    MixtureNoise,
-    TableNoise,
-    gaussian_mixture,
-    laplace,
-    split_normal,
-    student_t,
-    uniform,
+from deconflow.noise.gaussian_noise import (
+    HALF_LOG_2PI,
+    FreeErrors,
+    GaussianNoise,
+    gaussian,
+    in_call,
+    psd_cholesky,
 )
+from deconflow.noise.likelihoods import (
+    LikelihoodNoise,
+    binomial,
+    likelihood,
+    multiplicative,
+    poisson,
+)
+from deconflow.noise.limits import Limited, LimitedNoise, limited
+from deconflow.noise.mixture_noise import IndependentMixture, MixtureNoise, gaussian_mixture
 
 if TYPE_CHECKING:
     from deconflow.noise.law_noise import LawNoise, from_law, same_for_all
@@ -43,7 +55,6 @@ __all__ = [
     "NoiseMixture",
     "Reading",
     "RowIndex",
-    "TableNoise",
     "as_index",
     "as_noise",
     "binomial",
@@ -54,7 +65,6 @@ __all__ = [
     "gaussian_mixture",
     "in_call",
     "is_distribution",
-    "laplace",
     "likelihood",
     "limited",
     "multiplicative",
@@ -62,11 +72,8 @@ __all__ = [
     "psd_cholesky",
     "replicate_covariance",
     "same_for_all",
-    "split_normal",
-    "student_t",
-    "uniform",
 ]
-
+__all__ += distributions.__all__
 
 _OF_TORCH = ("LawNoise", "from_law", "same_for_all")
 

@@ -1,19 +1,130 @@
 """The one abstraction for noise: the law of ``n`` in ``w = v + n``, row by row."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
-from deconflow._types import Array, Complex
-from deconflow.checks import as_array, diagonals, is_torch_array, moved, take
-from deconflow.noise.gaussian_parts import NoiseMixture
+from deconflow._types import AnyArray, Array, Complex, IntArray
+from deconflow.checks import (
+    array_namespace,
+    as_array,
+    diagonals,
+    first_bad,
+    is_torch_array,
+    like,
+    moved,
+    place,
+    take,
+)
 
 #: Lower and upper ends of each value's truth, infinite where there is none.
 Ends = tuple[Array, Array]
+#: Weights, means and variances of mixtures.
+Table = tuple[Array, Array, Array]
+#: Widths whose inverse squares single precision can add up.
+NARROWEST = 1e-15
 #: A slice, or numbers or flags of rows.
 RowIndex = Any
+
+
+class NoiseMixture(ABC):
+    """The noise of each row as a mixture of Gaussians; see :meth:`Noise.as_mixture`."""
+
+    @property
+    @abstractmethod
+    def n_parts(self) -> int:
+        """Number of Gaussians in each row's mixture, over all its values."""
+
+    @abstractmethod
+    def take(
+        self, rows: IntArray | slice | None = None, columns: IntArray | None = None
+    ) -> "JointMixture":
+        """Write out the mixtures of some rows and some measured values; None for all of them.
+
+        Memory is that of these rows alone.
+        """
+
+    @property
+    def patterns(self) -> AnyArray | None:
+        """Bytes ``(N, P)``, others for rows of another number of Gaussians; None if all have it."""
+        return None
+
+    @abstractmethod
+    def divide(self, unit: Array) -> "NoiseMixture":
+        """Return the mixture of the noise divided by ``unit``, ``(M,)``."""
+
+    def harmonic_covariance(self) -> Array | None:
+        """Inverse of the mean precision of each row, ``(N or 1, M, M)``.
+
+        None where some Gaussians have other means than zero.
+        """
+        return None
+
+
+@dataclass(frozen=True)
+class JointMixture(NoiseMixture):
+    """``sum_j c_j N(b_j, S_j)`` over whole rows; a leading axis of 1 holds for all rows.
+
+    Attributes
+    ----------
+    weights, means : array
+        ``(N or 1, J)``, and ``(N or 1, J, M)`` or None for zero.
+    covariances : array
+        ``(N or 1, J, M)`` if diagonal, else ``(N or 1, J, M, M)``.
+    """
+
+    weights: Array
+    means: Array | None
+    covariances: Array
+
+    @property
+    def n_parts(self) -> int:
+        """Number of Gaussians in each row's mixture."""
+        return self.weights.shape[1]
+
+    @property
+    def diagonal(self) -> bool:
+        """Whether only variances are kept."""
+        return self.covariances.ndim == 3
+
+    def divide(self, unit: Array) -> "JointMixture":
+        """Return the mixture of the noise divided by ``unit``, ``(M,)``."""
+        means = None if self.means is None else self.means / unit
+        by = unit**2 if self.diagonal else np.outer(unit, unit)
+        return JointMixture(self.weights, means, self.covariances / by)
+
+    def harmonic_covariance(self) -> Array | None:
+        """Inverse of the mean precision of each row, ``(N or 1, M, M)``; None if not centred."""
+        if self.means is not None and self.means.any():
+            return None
+        if self.diagonal:
+            return diagonals(1 / (self.weights[..., None] / self.covariances).sum(1))
+        precisions = self.weights[..., None, None] * np.linalg.inv(self.covariances)
+        return np.linalg.inv(precisions.sum(1))
+
+    def take(
+        self, rows: IntArray | slice | None = None, columns: IntArray | None = None
+    ) -> "JointMixture":
+        """Mixtures of some rows and some measured values."""
+        means, covariances = self.means, self.covariances
+        if columns is not None:
+            means = None if means is None else means[..., columns]
+            covariances = covariances[..., columns]
+            if not self.diagonal:
+                covariances = covariances[..., columns, :]
+        return JointMixture(
+            of_rows(self.weights, rows),
+            None if means is None else of_rows(means, rows),
+            of_rows(covariances, rows),
+        )
+
+
+def of_rows(values: AnyArray, rows: IntArray | slice | None) -> AnyArray:
+    """Some rows of an array, which stays if it holds for all rows."""
+    return values if rows is None or len(values) == 1 else values[rows]
 
 
 class OfRows:
@@ -57,6 +168,7 @@ class KeptDraws:
         return type(self)(take(self.offsets, rows), take(self.weights, rows))
 
 
+@dataclass(frozen=True, repr=False, kw_only=True)
 class Noise(OfRows, ABC):
     """The law of the noise ``n`` of each row.
 
@@ -65,38 +177,44 @@ class Noise(OfRows, ABC):
 
     Attributes
     ----------
-    dim : int
-        Number of measured values per row.
-    n_rows : int or None
-        Number of rows; None for a shared law that no observations have bound yet.
     shared : bool
         Whether all rows have the same law.
+    n_rows : int or None
+        Number of rows; None for a shared law that no observations have bound yet.
     observed : array or None
-        Boolean ``(N, dim)``, if the law is restricted to values that were observed.
-    independent : bool
-        Whether the values of a row have independent noise.
+        Boolean ``(N, dim)``: the values that :meth:`log_prob` looks at; None for all.
     kept : KeptDraws or None
         Some of the draws that the law was made of by ``from_samples``, in the user's units.
+    dim : int
+        Number of measured values per row.
+    independent : bool
+        Whether the values of a row have independent noise.
     flags : array or None
         ``(N, dim)``, if of some values only a limit is known: -1 for an upper limit, 1 for a lower
         one, else 0. Then :meth:`log_prob` has the probabilities of these, and no densities.
     """
 
-    shared: bool
-    observed: Any
-    independent: bool
+    shared: bool = False
+    n_rows: int | None = None
+    observed: Any = None
+    kept: KeptDraws | None = None
+
     #: Fields with an axis of rows, or one row in all if shared.
     by_row: ClassVar[tuple[str, ...]] = ()
-    kept: KeptDraws | None = None
+    independent: ClassVar[bool] = True
     #: What rows are called whose law has no characteristic function.
-    without_waves = "values"
-    flags: Any = None
+    without_waves: ClassVar[str] = "values"
+    flags: ClassVar[Any] = None
     #: Whether the law is that of something added to the truth, whatever comes of it; else it
     #: depends on what was measured, as that of a count.
-    additive: bool = True
-
+    additive: ClassVar[bool] = True
     #: Where the truth of each value ends because of what is measured; None for nowhere.
-    truth_ends: Ends | None = None
+    truth_ends: ClassVar[Ends | None] = None
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]
+        """Number of measured values per row."""
+        return getattr(self, self.by_row[0]).shape[1]
 
     def within(self, low: Array, high: Array) -> "Noise":
         """Return the law with ends ``(dim,)`` of the truth that are known beside those it has.
@@ -157,9 +275,13 @@ class Noise(OfRows, ABC):
         """Cholesky factors of :meth:`covariance`, ``(N, dim, dim)``, or ``(1, dim, dim)``."""
         return diagonals(self.variance() ** 0.5)
 
-    @abstractmethod
     def features(self) -> Any:
-        """What a network should know of each row's law, ``(N, F)``, or ``(1, F)`` if shared."""
+        """What a network should know of each row's law, ``(N, F)``, or ``(1, F)`` if shared.
+
+        Flattened Cholesky factors of the covariances, then the means, unless a law says others.
+        """
+        mean, factor = as_array(self.mean()), as_array(self.cholesky())
+        return like(np.concatenate([flatten_cholesky(factor), mean], -1), self.mean())
 
     @abstractmethod
     def as_mixture(self) -> NoiseMixture:
@@ -215,7 +337,7 @@ class Noise(OfRows, ABC):
 
         ``observed`` is a boolean ``(N, dim)``.
         """
-        return replace(self, observed=observed)  # type: ignore[type-var]
+        return replace(self, observed=observed)
 
     @abstractmethod
     def divide(self, scale: Any) -> Self:
@@ -223,37 +345,29 @@ class Noise(OfRows, ABC):
 
     def to(self, *, dtype: Any = None, device: Any = None) -> Self:
         """Return the law as tensors, in some precision and place."""
-        tensors = {
-            each.name: moved(getattr(self, each.name), dtype, device)
-            for each in fields(self)  # type: ignore[arg-type]
-            if each.init
-        }
-        return replace(self, **tensors)  # type: ignore[type-var]
+        return self._changed(lambda x: moved(x, dtype, device))
 
     def in_numpy(self) -> Self:
         """Return the law as arrays of numpy."""
-        arrays = {name: as_array(x) for name, x in vars(self).items() if is_torch_array(x)}
-        arrays.pop("_product", None)
-        return replace(self, **arrays)  # type: ignore[type-var]
+        return self._changed(lambda x: as_array(x) if is_torch_array(x) else x)
+
+    def _changed(self, change: Callable[[Any], Any]) -> Self:
+        return replace(
+            self, **{each.name: change(getattr(self, each.name)) for each in fields(self)}
+        )
 
     def _take(self, rows: RowIndex, n_rows: int) -> Self:
         """Return the law of some rows."""
-        names = ("observed", "kept") if self.shared else ("observed", "kept", *self.by_row)
-        new: dict[str, Any] = {
-            name: each[rows] if isinstance(each, KeptDraws) else take(each, rows)
-            for name in names
-            if (each := getattr(self, name)) is not None
+        names = ("observed", "kept", *(() if self.shared else self.by_row))
+        return replace(self, n_rows=n_rows, **{x: take(getattr(self, x), rows) for x in names})
+
+    def values(self) -> Self:
+        """Return the law of all single values as rows, for independent values."""
+        own: dict[str, Any] = {name: getattr(self, name) for name in self.by_row}
+        flat: dict[str, Any] = {
+            name: x if x is None else x.reshape(-1, 1, *x.shape[2:]) for name, x in own.items()
         }
-        if any(each.name == "n_rows" for each in fields(self)):  # type: ignore[arg-type]
-            new["n_rows"] = n_rows
-        return replace(self, **new)  # type: ignore[type-var]
-
-    def value_law(self) -> tuple[Any, dict[str, Array]] | None:
-        """Return a function that makes the law of single values, and its parameters by name.
-
-        These have shape ``(N or 1, dim)``. None for a law that is not made so.
-        """
-        return None
+        return replace(self, shared=False, **flat, n_rows=len(flat[self.by_row[0]]))
 
     def support_map(self) -> tuple[Any, Any, Any] | None:
         """Return how to reach a support that is not the whole space, else None.
@@ -284,6 +398,18 @@ class Noise(OfRows, ABC):
     def __repr__(self) -> str:
         rows = "any number of" if self.n_rows is None else self.n_rows
         return f"{type(self).__name__}(rows={rows}, dim={self.dim}, shared={self.shared})"
+
+
+class OtherNoise(Noise):
+    """Noise that is not Gaussian, and has no density without a width."""
+
+    def to(self, *, dtype: Any = None, device: Any = None) -> Self:
+        """Return the law as tensors; an error if single precision does not hold it."""
+        if "32" in str(dtype):
+            few = f"noise wider than {NARROWEST:g} times the spread of w, for single precision"
+            advice = "Use noise.gaussian, or 0.0."
+            refuse(as_array(self.variance()) < NARROWEST**2, few, got="less", advice=advice)
+        return super().to(dtype=dtype, device=device)
 
 
 class Reading(ABC):
@@ -327,42 +453,26 @@ def as_index(rows: Any, n_rows: int | None) -> Any:
     """
     if isinstance(rows, tuple) and rows[1:] == (...,):  # the form scikit-learn's splitters use
         rows = rows[0]
-    if isinstance(rows, slice) and (rows.step or 1) > 0:
-        return rows
     if isinstance(rows, slice):
-        rows = list(range(*rows.indices(n_rows or 0)))
-    if isinstance(rows, int | np.integer):
-        rows = [rows]
-    if not is_torch_array(rows):
-        asked, rows = rows, np.asarray(() if isinstance(rows, tuple) else rows)
-        if (
-            isinstance(asked, tuple)
-            or rows.ndim != 1
-            or (rows.size and rows.dtype.kind not in "biu")
-        ):
-            raise TypeError(f"Expected rows as numbers, flags or a slice; got {asked!r}.")
-        rows = rows if rows.dtype.kind == "b" else rows.astype(np.int64)
+        if (rows.step or 1) > 0:
+            return rows
+        rows = range(*rows.indices(n_rows or 0))
+    index = (
+        as_array(rows)
+        if is_torch_array(rows)
+        else np.array(() if isinstance(rows, tuple) else rows, ndmin=1)
+    )
+    if isinstance(rows, tuple) or index.ndim != 1 or (index.size and index.dtype.kind not in "biu"):
+        raise TypeError(f"Expected rows as numbers, flags or a slice; got {rows!r}.")
+    if index.dtype.kind == "b":
+        if n_rows is not None and len(index) != n_rows:
+            raise IndexError(f"Expected a flag for each of {n_rows} rows; got {len(index)} flags.")
+        return index
     if n_rows is not None:
-        _check_bounds(rows, n_rows)
-    return rows
-
-
-def _are_flags(rows: Any) -> bool:
-    return str(rows.dtype).endswith("bool")
-
-
-def _check_bounds(rows: Any, n_rows: int) -> None:
-    if _are_flags(rows) and rows.shape != (n_rows,):
-        raise IndexError(
-            f"Expected a flag for each of {n_rows} rows; got shape {tuple(rows.shape)}."
-        )
-    if _are_flags(rows) or len(rows) == 0:
-        return
-    low, high = int(rows.min()), int(rows.max())
-    if low < -n_rows or high >= n_rows:
-        raise IndexError(
-            f"Expected rows between 0 and {n_rows - 1}; got {low if low < -n_rows else high}."
-        )
+        beyond = index[(index < -n_rows) | (index >= n_rows)]
+        if len(beyond):
+            raise IndexError(f"Expected rows between 0 and {n_rows - 1}; got {beyond[0]}.")
+    return index.astype(np.int64, copy=False)
 
 
 def count_rows(rows: Any, n_rows: int | None) -> int:
@@ -373,10 +483,44 @@ def count_rows(rows: Any, n_rows: int | None) -> int:
                 "Expected noise that is bound to rows; got one law for any number of rows."
             )
         return len(range(*rows.indices(n_rows)))
-    return int(rows.sum()) if _are_flags(rows) else len(rows)
+    return int(rows.sum()) if rows.dtype.kind == "b" else len(rows)
+
+
+def refuse(
+    bad: Any,
+    expected: str,
+    values: Any = None,
+    got: str = "{:g}",
+    *,
+    advice: str = "",
+    shared: bool = False,
+    first: int = 0,
+) -> None:
+    """Raise for the first place that is flagged, with its value in ``got``.
+
+    Rows are counted from ``first``, and not named where they share their parameters.
+    """
+    position = first_bad(bad)
+    if position is None:
+        return
+    if shared:
+        where = " at dimension " + ", and ".join(map(str, position[1:])) if position[1:] else ""
+    else:
+        preposition = "in" if len(position) == 1 else "at"
+        where = f" {preposition} {place((first + position[0], *position[1:]))}"
+    value = got if values is None else got.format(values[position])
+    raise ValueError(f"Expected {expected}; got {value}{where}. {advice}".rstrip())
 
 
 def flatten_cholesky(factor: Any) -> Any:
     """Flatten lower-triangular ``(N, D, D)`` into ``(N, D (D + 1) / 2)``."""
     i, j = np.tril_indices(factor.shape[-1])
     return factor[..., i, j]
+
+
+def total(per_value: Any, observed: Any) -> Any:
+    """Sum over the values of a row that were observed."""
+    xp = array_namespace(per_value)
+    if observed is not None:
+        per_value = xp.where(like(observed, per_value), per_value, 0.0)
+    return xp.sum(per_value, axis=-1)

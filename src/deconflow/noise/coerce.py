@@ -9,8 +9,7 @@ from array_api_compat import is_array_api_obj
 from deconflow._types import Array
 from deconflow.checks import as_floats, take
 from deconflow.noise.base import Noise, Reading, RowIndex
-from deconflow.noise.free_errors import FreeErrors
-from deconflow.noise.gaussian_noise import gaussian
+from deconflow.noise.gaussian_noise import FreeErrors, gaussian
 
 ACCEPTED = (
     "standard deviations (D,) or (N, D), covariances (D, D) or (N, D, D), a deconflow noise, "
@@ -77,22 +76,19 @@ def _from_array(array: Array, n_rows: int, dim: int, observed: Any) -> Noise:
         )
     if shape == (dim,):
         return gaussian(sd=array)
-    if shape == (n_rows, dim):
-        return gaussian(sd=_fill_missing(array, observed, np.ones_like(array)))
+    if shape == (n_rows, dim):  # whatever stands where nothing was observed
+        return gaussian(sd=array if observed is None else np.where(observed, array, 1.0))
     if shape == (dim, dim):
         return gaussian(covariance=array)
     if shape == (n_rows, dim, dim):
-        both = None if observed is None else observed[:, :, None] & observed[:, None]
-        return gaussian(covariance=_fill_missing(array, both, np.eye(dim)))
+        if observed is not None:
+            both = observed[:, :, None] & observed[:, None]
+            array = np.where(both, array, np.eye(dim))
+        return gaussian(covariance=array)
     hint = " Reshape it to (N, 1)." if shape == (n_rows,) and dim == 1 else ""
     raise ValueError(
         f"Expected noise as {ACCEPTED}, with N = {n_rows} and D = {dim}; got shape {shape}.{hint}"
     )
-
-
-def _fill_missing(array: Array, observed: Any, idle: Array) -> Array:
-    """Put idle values where nothing was observed, whatever stands there."""
-    return array if observed is None else np.where(observed, array, idle)
 
 
 def rows_in_law(noise: Any) -> int | None:

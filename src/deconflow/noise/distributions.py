@@ -1,27 +1,37 @@
-r"""Distributions of single values in closed form: one row of a table for each.
+r"""Noise of independent values with a distribution in closed form: one row of a table for each.
 
 All have location zero and scale one; ``q`` is the parameter of their shape, 0 for none. Log
-densities are written for numpy and torch at once.
+densities are written for numpy and torch at once. To add one, write its row of ``STANDARD``, the
+function that users call, and its row of ``BY_ERROR``.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 
 from deconflow._types import Array, Complex
-from deconflow.checks import special_of
-from deconflow.noise.gaussian_parts import Table
+from deconflow.checks import SMALLEST, array_namespace, as_array, as_parameter, like, special_of
+from deconflow.noise.base import Noise, OtherNoise, Table, refuse, total
+from deconflow.noise.gaussian_noise import gaussian
 from deconflow.noise.mixture_fits import fit_scales, fit_tables
+from deconflow.noise.mixture_noise import IndependentMixture
+from deconflow.randomness import own_rng
+
+__all__ = ["BY_ERROR", "TableNoise", "laplace", "split_normal", "student_t", "uniform"]
 
 #: The normal law's probability of a value below its mean plus one standard deviation.
 CENTRAL = 0.8413447460685429
 #: Largest log ratio of the two sides of a split normal that is written as a mixture.
 LARGEST_LOG_RATIO = 3.0
+PARTS_FOR_DIMENSION = {1: 12, 2: 6, 3: 5, 4: 4, 5: 3}
+#: Gaussians for each value: in few dimensions so few that all their products are kept.
+PARTS_BEYOND = 4
 
 
 @dataclass(frozen=True)
@@ -198,3 +208,176 @@ def parts_of(kind: str, q: float, parts: int) -> Table:
         return fit_scales(x, mass / mass.sum(), parts)
     weights, means, variances = fit_tables(x[None], (mass / mass.sum())[None], parts)
     return weights[0], means[0], variances[0]
+
+
+@dataclass(frozen=True, repr=False)
+class TableNoise(OtherNoise):
+    """Noise whose values are independent, all of one distribution of the table.
+
+    Attributes
+    ----------
+    kind : str
+        Name of the distribution in the table.
+    scale, q : array
+        ``(N or 1, D)``; the latter are the parameters of its shape, 0 for none.
+    location : array or None
+        ``(N or 1, D)``; None for zero.
+    """
+
+    kind: str
+    scale: Any
+    q: Any
+    location: Any = None
+    by_row = ("scale", "q", "location")
+
+    @property
+    def standard(self) -> Standard:
+        """Row of the table."""
+        return STANDARD[self.kind]
+
+    def log_prob(self, residual: Any) -> Any:
+        """Log density of residuals ``(..., N, D)``, as ``(..., N)``."""
+        xp = array_namespace(residual)
+        scale, q = like(self.scale, residual), like(self.q, residual)
+        x = residual if self.location is None else residual - like(self.location, residual)
+        x = x / scale
+        log_p = self.standard.log_prob(xp, x, q) - xp.log(scale)
+        if self.standard.half_width < np.inf:
+            rounding = 50 * xp.finfo(residual.dtype).eps / scale
+            log_p = xp.where(xp.abs(x) <= self.standard.half_width + rounding, log_p, -xp.inf)
+        return total(log_p, self.observed)
+
+    def sample(self, k: int) -> Any:
+        """Draw ``(k, N, D)``."""
+        size, q = (k, self.n_rows or len(self.scale), self.dim), as_array(self.q)
+        if self.standard.draw is not None:
+            drawn = self.standard.draw(own_rng(), q, size)
+        else:
+            drawn = self.standard.quantile(own_rng().random(size), q)
+        return self._moved(like(drawn, self.scale))
+
+    def from_uniform(self, share: Array) -> Array:
+        """Make noise ``(K, N, D)`` of as many uniform numbers."""
+        return self._moved(self.standard.quantile(share, self.q))
+
+    def _moved(self, x: Any) -> Any:
+        """Bring standard values ``(K, N, D)`` to location and scale."""
+        return x * self.scale if self.location is None else self.location + x * self.scale
+
+    def mean(self) -> Any:
+        """Means ``(N or 1, D)``."""
+        return self._moved(like(self.standard.mean(as_array(self.q)), self.scale))
+
+    def variance(self) -> Any:
+        """Variances ``(N or 1, D)``; finite also for laws without one."""
+        return self.scale**2 * like(self.standard.variance(as_array(self.q)), self.scale)
+
+    def as_mixture(self) -> IndependentMixture:
+        """Write the law as a mixture of Gaussians."""
+        parts, step = PARTS_FOR_DIMENSION.get(self.dim, PARTS_BEYOND), self.standard.step
+        q = as_array(self.q)
+        different, which = np.unique(np.round(q * step) / step if step else q, return_inverse=True)
+        fits = [parts_of(self.kind, float(each), parts) for each in different]
+        weights, means, variances = (np.stack(column) for column in zip(*fits, strict=True))
+        location = None if self.location is None else as_array(self.location)
+        return IndependentMixture(
+            (weights, means, variances), which.reshape(q.shape), location, as_array(self.scale)
+        )
+
+    def value_characteristics(self, t: Array) -> Complex:
+        """Characteristic functions ``(N or 1, T, D)`` of each value by itself."""
+        waves = self.standard.characteristic(self.scale[:, None] * t, self.q[:, None])
+        return waves if self.location is None else np.exp(1j * self.location[:, None] * t) * waves
+
+    def divide(self, scale: Any) -> Self:
+        """Return the law of ``n / scale``."""
+        location = None if self.location is None else self.location / scale
+        return replace(self, scale=self.scale / scale, location=location, kept=None)
+
+    def support_map(self) -> tuple[Any, Any, Any] | None:
+        """Return how to reach an interval: the map, its unit, and where it starts."""
+        if self.standard.half_width == np.inf:
+            return None
+        from torch.distributions import biject_to, constraints
+
+        noise = self.to()
+        middle, ones = noise.mean(), 1.0 + 0 * noise.scale[0]
+        low, high = (middle + sign * self.standard.half_width * noise.scale for sign in (-1, 1))
+        return biject_to(constraints.interval(low, high)), ones, 0 * ones
+
+
+# -- what users call ------------------------------------------------------------------------------
+
+
+def student_t(scale: ArrayLike, df: ArrayLike) -> TableNoise:
+    """Student-t noise with ``df`` degrees of freedom, independent in each value.
+
+    ``scale`` and its kin have shape ``(D,)`` for all rows, or ``(N, D)`` row by row.
+
+    Examples
+    --------
+    >>> student_t(scale=[0.1, 0.2], df=3.0)
+    TableNoise(rows=any number of, dim=2, shared=True)
+    """
+    (scale, df), shared = _positive(scale=scale, df=df)
+    return table_noise("student_t", scale, df, shared)
+
+
+def laplace(scale: ArrayLike) -> TableNoise:
+    """Laplace noise with density proportional to ``exp(-|n| / scale)``."""
+    (scale,), shared = _positive(scale=scale)
+    return table_noise("laplace", scale, 0 * scale, shared)
+
+
+def uniform(half_width: ArrayLike) -> TableNoise:
+    """Noise uniform between ``-half_width`` and ``half_width``, as from rounding."""
+    (half_width,), shared = _positive(half_width=half_width)
+    return table_noise("uniform", half_width, 0 * half_width, shared)
+
+
+def split_normal(lower: ArrayLike, upper: ArrayLike) -> TableNoise:
+    """Asymmetric error bars: the measurement ``w`` with ``+upper`` and ``-lower``.
+
+    The true value lies above ``w`` by about ``upper``, or below it by about ``lower``. Since
+    ``n = w - v``, the noise itself is ``upper`` wide on its negative side.
+    """
+    (lower, upper), shared = _positive(lower=lower, upper=upper)
+    return table_noise("split_normal", lower + upper, np.log(lower / upper), shared)
+
+
+#: Noise by its name in tables, of one error for each value, and degrees of freedom.
+BY_ERROR: dict[str, Callable[[Array, float], Noise]] = {
+    "gaussian": lambda error, df: gaussian(sd=error),
+    "student-t": student_t,
+    "laplace": lambda error, df: laplace(error / np.sqrt(2)),
+    "uniform": lambda error, df: uniform(error),
+    "lognormal": lambda error, df: gaussian(sd=error),
+}
+
+
+def table_noise(
+    kind: str, scale: Array, q: Array, shared: bool, location: Any = None
+) -> TableNoise:
+    """Make noise out of the table, of parameters ``(N or 1, D)``."""
+    rows = None if shared else len(scale)
+    noise = TableNoise(kind, scale, q, location, shared=shared, n_rows=rows)
+    bad, wide = ~(noise.variance() > 0), f"noise wider than {SMALLEST:g}"
+    refuse(bad, wide, scale, "the scale {:g}", advice="Change the units.", shared=shared)
+    return noise
+
+
+def _positive(**parameters: ArrayLike) -> tuple[list[Array], bool]:
+    """Bring positive parameters to ``(1, D)`` or ``(N, D)``, and whether all rows share them."""
+    arrays = {name: as_parameter(value, name) for name, value in parameters.items()}
+    try:
+        shape = np.broadcast_shapes(*(value.shape for value in arrays.values()))
+    except ValueError as error:
+        shapes = {name: value.shape for name, value in arrays.items()}
+        raise ValueError(f"Expected shapes that fit together; got {shapes}.") from error
+    if len(shape) not in (1, 2):
+        raise ValueError(f"Expected {next(iter(arrays))} of shape (D,) or (N, D); got {shape}.")
+    for name, value in arrays.items():
+        bad, what = ~(value > 0) | ~np.isfinite(value), f"positive, finite values of {name}"
+        refuse(bad, f"{what} as noise", value, shared=value.ndim < 2)
+    full = [np.array(np.broadcast_to(value, shape), ndmin=2) for value in arrays.values()]
+    return full, len(shape) == 1

@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deconflow._types import Array, BoolArray, IntArray
-from deconflow.checks import as_floats, check_choice, first_bad, place, refuse_extremes
-from deconflow.noise.base import Noise
+from deconflow.checks import as_floats, check_choice, first_bad, refuse_extremes
+from deconflow.noise.base import Noise, Table, refuse
+from deconflow.noise.distributions import student_t
 from deconflow.noise.gaussian_noise import gaussian
 from deconflow.noise.mixture_fits import fit_tables
-from deconflow.noise.table_noise import ValueMixtures, student_t
-from deconflow.noise.variance_function import fitted_variance
+from deconflow.noise.mixture_noise import ValueMixtures
 
 WAYS = ("mean", "pooled", "rows")
 #: Gaussians for what a mean says of the truth where errors change with it.
@@ -23,6 +23,11 @@ REACH, POINTS = 8.0, 161
 NODES = 100
 #: A smaller difference of replicates, relative to their mean, is none.
 ROUNDING = 1e-14
+#: Knots of the variance function at quantiles of the means: a curve with three terms beside the
+#: constant. With fewer rows that have replicates there are fewer.
+KNOTS, ROWS_PER_KNOT = 4, 10
+#: Fisher's steps, at most.
+STEPS = 100
 
 
 def from_replicates(
@@ -106,9 +111,7 @@ def _checked(values: Any) -> Array:
             f"replicate {bad[1]}."
         )
     refuse_extremes("values", x)
-    empty = first_bad(np.asarray(np.isnan(x).all((1, 2))))
-    if empty is not None:
-        raise ValueError(f"Expected a replicate or more in every row; got none in {place(empty)}.")
+    refuse(np.isnan(x).all((1, 2)), "a replicate or more in every row", got="none")
     return x
 
 
@@ -166,10 +169,10 @@ def _pooled_covariance(residual: Array, seen: BoolArray) -> Array:
     centre = (rest * there).sum(1, keepdims=True) / there.sum(1, keepdims=True)
     rest = np.where(there, rest - centre, 0.0)
     covariance = np.einsum("nri,nrj->ij", rest, rest) / degrees
-    constant = first_bad(np.diagonal(covariance) == 0)
-    if constant is not None:
+    if (np.diagonal(covariance) == 0).any():
+        column = int(np.argmin(np.diagonal(covariance)))
         raise ValueError(
-            f"Expected replicates that differ; got equal ones in every row of column {constant[0]}."
+            f"Expected replicates that differ; got equal ones in every row of column {column}."
         )
     return covariance
 
@@ -182,26 +185,17 @@ def _gaussian(covariance: Array) -> Noise:
 
 def _of_rows(squares: Array, count: IntArray) -> Noise:
     """Student's law for each row; every value needs replicates of its own that differ."""
-    few = first_bad(count < 2)
-    if few is not None:
-        raise ValueError(
-            f'Expected two replicates or more in every row for how="rows"; got {count[few]} at '
-            f'{place(few)}. Use how="pooled" or how="mean".'
-        )
-    same = first_bad(squares == 0)
-    if same is not None:
-        raise ValueError(
-            f'Expected replicates that differ in every row for how="rows"; got equal ones at '
-            f'{place(same)}. Use how="pooled" or how="mean".'
-        )
+    where, advice = 'in every row for how="rows"', 'Use how="pooled" or how="mean".'
+    refuse(count < 2, f"two replicates or more {where}", count, advice=advice)
+    refuse(squares == 0, f"replicates that differ {where}", got="equal ones", advice=advice)
     degrees = count - 1
     return student_t(scale=np.sqrt(squares / degrees / count), df=degrees.astype(float))
 
 
 def _of_means(w: Array, squares: Array, count: IntArray) -> Noise:
     """Noise whose variance is a smooth function of the truth, column by column."""
-    parts = [np.ones((*w.shape, PARTS)) / PARTS, np.zeros((*w.shape, PARTS))]
-    parts.append(np.ones((*w.shape, PARTS)))
+    ones = np.ones((*w.shape, PARTS))
+    parts = [ones / PARTS, 0 * ones, ones]
     for d in range(w.shape[1]):
         there = count[:, d] > 0
         x, n = w[there, d], count[there, d]
@@ -209,12 +203,10 @@ def _of_means(w: Array, squares: Array, count: IntArray) -> Noise:
         for values, found in zip(parts, _likelihoods(x, n, variance), strict=True):
             values[there, d] = found
     weights, means, variances = parts
-    return ValueMixtures(weights, means, np.sqrt(variances), shared=False, n_rows=len(w))
+    return ValueMixtures(weights, means, np.sqrt(variances), n_rows=len(w))
 
 
-def _likelihoods(
-    mean: Array, count: IntArray, variance: Callable[[Array], Array]
-) -> tuple[Array, Array, Array]:
+def _likelihoods(mean: Array, count: IntArray, variance: Callable[[Array], Array]) -> Table:
     """Write what each mean says of the truth as Gaussians of ``mean - v``, ``(N, PARTS)`` each.
 
     They change smoothly with the mean: made at some means, and interpolated.
@@ -231,9 +223,7 @@ def _likelihoods(
     return weights, means * sd, variances * sd**2
 
 
-def _unit_likelihoods(
-    mean: Array, variance: Callable[[Array], Array], count: int
-) -> tuple[Array, Array, Array]:
+def _unit_likelihoods(mean: Array, variance: Callable[[Array], Array], count: int) -> Table:
     r"""Gaussians for some means, in units of the error there.
 
     :math:`N(\bar x; v, \sigma^2(v) / R)` is a Gaussian in the mean, but not in the truth ``v``:
@@ -245,3 +235,71 @@ def _unit_likelihoods(
     log_p = -0.5 * (np.square(z) / errors + np.log(errors))
     mass = np.exp(log_p - log_p.max(1, keepdims=True))
     return fit_tables(z, mass / mass.sum(1, keepdims=True), PARTS)
+
+
+# -- the variance as a smooth function of the true value -------------------------------------------
+
+
+def fitted_variance(
+    mean: Array, squares: Array, degrees: IntArray, column: int = 0
+) -> Callable[[Array], Array]:
+    r"""Return the error variance of one replicate as a function of the true value.
+
+    Sums of squares are :math:`\sigma^2(x)` times a chi-square number of so many degrees of
+    freedom. The maximum of that likelihood for :math:`\log \sigma^2(x)` a natural cubic spline is
+    found by Fisher's scoring. Unlike logarithms of variances, whose mean is too low, this needs no
+    correction, and replicates that rounding has made equal do no harm. Beyond the means of the
+    rows the function is constant.
+
+    Parameters
+    ----------
+    mean, squares, degrees
+        ``(N,)`` means, sums of squares about them, and their degrees of freedom, which may be 0.
+    column
+        Its number, for the words of an error.
+    """
+    used = degrees > 0
+    if squares[used].sum() == 0:
+        raise ValueError(
+            f"Expected rows with two replicates or more that differ; got none in column {column}."
+        )
+    knots = _knots(mean[used])
+    b = _scored(
+        spline_terms(mean[used], knots), squares[used] / degrees[used], degrees[used].astype(float)
+    )
+    low, high = mean.min(), mean.max()
+    return lambda v: np.exp(spline_terms(np.clip(v, low, high), knots) @ b)
+
+
+def _scored(X: Array, s: Array, degrees: Array) -> Array:
+    """Coefficients of the log variance, of mean squares with so many degrees of freedom."""
+    b = np.zeros(X.shape[1])
+    b[0] = np.log(np.average(s, weights=degrees))
+    curvature = X.T @ (degrees[:, None] * X)
+    for _ in range(STEPS):
+        step = np.linalg.solve(curvature, X.T @ (degrees * (s * np.exp(-X @ b) - 1)))
+        size = float(np.abs(X @ step).max())
+        b += step / max(1.0, size)  # the start may be far away
+        if size < 1e-8:
+            break
+    return b
+
+
+def _knots(x: Array) -> Array:
+    """Quantiles, fewer of few rows; none for a constant."""
+    n_knots = min(KNOTS, len(x) // ROWS_PER_KNOT)
+    knots = np.unique(np.quantile(x, np.linspace(0.05, 0.95, max(n_knots, 2))))
+    return knots if n_knots > 1 and len(knots) > 1 else np.empty(0)
+
+
+def spline_terms(x: Array, knots: Array) -> Array:
+    """Natural cubic spline, ``(..., terms)``: straight lines beyond the outer knots."""
+    if not len(knots):
+        return np.ones((*x.shape, 1))
+    z, k = (x - knots[0]) / (knots[-1] - knots[0]), (knots - knots[0]) / (knots[-1] - knots[0])
+
+    def bent(j: int) -> Array:
+        return (np.maximum(z - k[j], 0) ** 3 - np.maximum(z - 1, 0) ** 3) / (1 - k[j])
+
+    last = len(k) - 2
+    return np.stack([np.ones_like(z), z, *(bent(j) - bent(last) for j in range(last))], -1)

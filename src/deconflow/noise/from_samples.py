@@ -1,30 +1,87 @@
 r"""Noise from draws of each row's posterior."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import multigammaln
 
 from deconflow._types import Array, IntArray
-from deconflow.checks import first_bad, place, warn_caller
-from deconflow.noise.base import KeptDraws, Noise
-from deconflow.noise.covariance_prior import predictive_covariance
+from deconflow.checks import as_floats, first_bad, refuse_extremes, warn_caller
+from deconflow.noise.base import KeptDraws, Noise, refuse
 from deconflow.noise.draw_mixtures import MOST_PARTS, Parts, choose, try_parts
-from deconflow.noise.draws import Draws, checked_draws
 from deconflow.noise.gaussian_noise import GaussianNoise, gaussian
-from deconflow.noise.table_noise import MixtureNoise, gaussian_mixture
+from deconflow.noise.mixture_noise import MixtureNoise, gaussian_mixture
 
+#: Largest number of coordinates of draws in a chunk.
+NUMBERS_AT_ONCE = 2_000_000
 #: So many draws of each row are kept.
 MOST_KEPT = 64
 #: Rows with fewer effective draws than this for each column and one more are told of.
 FEW_DRAWS = 10
-
 #: A smaller scatter of draws, relative to their mean, is none.
 ROUNDING = 1e-13
 #: Smallest eigenvalue of a correlation matrix of draws.
 THINNEST = 1e-10
+#: So many rows say how alike covariances are.
+MOST_ROWS = 500
+#: Degrees of freedom of the prior that are tried, beyond the number of columns less one.
+DEGREES = np.geomspace(0.5, 1e4, 25)
+#: Rows with fewer degrees of freedom for each column and one more always look at the others.
+ENOUGH = 5
+STEPS, PRECISION = 200, 1e-6
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Weighted draws of each row.
+
+    Attributes
+    ----------
+    values : sequence of array
+        ``(K_i, D)`` for each row.
+    log_prior : sequence of array or None
+        ``(K_i,)`` for each row; None for a flat prior.
+    """
+
+    values: Sequence[Array]
+    log_prior: Sequence[Array] | None
+
+    @property
+    def dim(self) -> int:
+        """Number of values of a draw."""
+        return self.values[0].shape[1]
+
+    @property
+    def counts(self) -> IntArray:
+        """Number of draws of each row."""
+        return np.array([len(row) for row in self.values])
+
+    def chunks(self, rows: IntArray | None = None) -> Iterator[tuple[IntArray, Array, Array]]:
+        """Walk through (some) rows: their numbers, draws ``(n, K, D)``, weights ``(n, K)``.
+
+        Weights sum to one; where a row has fewer draws than others they are zero.
+        """
+        counts = self.counts
+        rows = np.arange(len(counts)) if rows is None else rows
+        rows = rows[np.argsort(counts[rows], kind="stable")]
+        while len(rows):
+            sizes = np.arange(1, len(rows) + 1) * counts[rows] * self.dim
+            n = max(1, int(np.searchsorted(sizes, NUMBERS_AT_ONCE)))
+            yield rows[:n], *self._padded(rows[:n], int(counts[rows[n - 1]]))
+            rows = rows[n:]
+
+    def _padded(self, rows: IntArray, width: int) -> tuple[Array, Array]:
+        x = np.empty((len(rows), width, self.dim))
+        log_weight = np.full((len(rows), width), -np.inf)
+        for i, row in enumerate(rows):
+            draws = self.values[row]
+            x[i, : len(draws)], x[i, len(draws) :] = draws, draws[0]
+            log_weight[i, : len(draws)] = 0.0 if self.log_prior is None else -self.log_prior[row]
+        weight = np.exp(log_weight - log_weight.max(1, keepdims=True))
+        return x, weight / weight.sum(1, keepdims=True)
 
 
 class FewDrawsWarning(UserWarning):
@@ -112,18 +169,12 @@ def _check_sizes(rows: Draws, size: Array) -> None:
 def _check_scatter(mean: Array, scatter: Array) -> None:
     """Refuse rows whose draws lie on a point or a plane."""
     sd = np.sqrt(np.diagonal(scatter, axis1=1, axis2=2))
-    bad = first_bad(sd <= ROUNDING * np.abs(mean))
-    if bad is not None:
-        raise ValueError(
-            f"Expected draws that differ in every row and column; got equal ones at {place(bad)}."
-        )
+    different = "draws that differ in every row and column"
+    refuse(sd <= ROUNDING * np.abs(mean), different, got="equal ones")
     correlation = scatter / (sd[:, :, None] * sd[:, None])
-    bad = first_bad(np.linalg.eigvalsh(correlation)[:, 0] < THINNEST)
-    if bad is not None:
-        raise ValueError(
-            f"Expected draws with a covariance; got draws on a line or a plane in row {bad[0]}. "
-            "Leave out a column that others determine."
-        )
+    thin = np.linalg.eigvalsh(correlation)[:, 0] < THINNEST
+    advice = "Leave out a column that others determine."
+    refuse(thin, "draws with a covariance", got="draws on a line or a plane", advice=advice)
 
 
 def _warn_of_few(rows: Draws, size: Array) -> None:
@@ -202,3 +253,160 @@ def _put_together(
             means[at, :j] = -(L @ fit.means[used][..., None])[..., 0]
             covariances[at, :j] = L @ fit.covariances[used] @ L.swapaxes(-1, -2)
     return weights, means, covariances
+
+
+# -- draws, checked -------------------------------------------------------------------------------
+
+
+def checked_draws(draws: Any, log_prior: Any) -> Draws:
+    """Check draws ``(N, K, D)``, or a sequence of ``(K_i, D)``, and the prior at them."""
+    values = _rows(draws, "draws", 2)
+    if len(values) == 0:
+        raise ValueError("Expected draws of one row or more; got none.")
+    dim = values[0].shape[1]
+    for i, row in enumerate(values):
+        if row.shape[1] != dim or dim == 0:
+            raise ValueError(
+                f"Expected draws of {dim or 'one or more'} columns in every row, as in row 0; got "
+                f"{row.shape[1]} in row {i}."
+            )
+        if not np.isfinite(row).all():
+            raise ValueError(f"Expected finite draws; got NaN or inf in row {i}.")
+        refuse_extremes(f"draws of row {i}", row)
+        if len(row) < dim + 2:
+            raise ValueError(
+                f"Expected at least {dim + 2} draws in every row, for a covariance of {dim} "
+                f"column{'s' if dim > 1 else ''}; got {len(row)} in row {i}."
+            )
+    return Draws(values, None if log_prior is None else _checked_prior(log_prior, values))
+
+
+def _rows(values: Any, name: str, ndim: int) -> Sequence[Array]:
+    """An array, or a sequence of arrays for each row, as a sequence of arrays."""
+    if not isinstance(values, list | tuple):
+        array = as_floats(values, name)
+        if array.ndim != ndim + 1:
+            shape = "(N, K, D)" if ndim == 2 else "(N, K)"
+            hint = " For one column pass draws[:, :, None]." if (ndim, array.ndim) == (2, 2) else ""
+            raise ValueError(
+                f"Expected {name} of shape {shape}, or a list of N arrays; got {array.shape}.{hint}"
+            )
+        return [*array]
+    _refuse_other_columns(values, name)
+    rows = [as_floats(row, f"{name} of row {i}") for i, row in enumerate(values)]
+    for i, row in enumerate(rows):
+        if row.ndim != ndim:
+            shape = "(K, D)" if ndim == 2 else "(K,)"
+            raise ValueError(
+                f"Expected {name} of each row of shape {shape}; got {row.shape} in row {i}."
+            )
+    return rows
+
+
+def _refuse_other_columns(values: Sequence[Any], name: str) -> None:
+    """Raise for tables of rows whose columns are not the same, in the same order."""
+    columns = [[*map(str, getattr(row, "columns", []))] for row in values]
+    for i, names in enumerate(columns):
+        if names and names != columns[0]:
+            raise ValueError(
+                f"Expected {name} of every row with the columns {', '.join(columns[0]) or 'none'}, "
+                f"as in row 0; got {', '.join(names)} in row {i}."
+            )
+
+
+def _checked_prior(
+    log_prior: Any | Callable[[Array], Array], values: Sequence[Array]
+) -> Sequence[Array]:
+    """Check that the prior is a positive number at every draw."""
+    if callable(log_prior):
+        log_prior = [as_floats(log_prior(row), "log_prior") for row in values]
+    prior = _rows(log_prior, "log_prior", 1)
+    if len(prior) != len(values):
+        raise ValueError(
+            f"Expected log_prior of {len(values)} rows, as draws have; got {len(prior)}."
+        )
+    for i, (row, draws) in enumerate(zip(prior, values, strict=True)):
+        if len(row) != len(draws):
+            raise ValueError(
+                f"Expected log_prior of {len(draws)} draws in row {i}; got {len(row)}."
+            )
+        if (row == -np.inf).any():
+            raise ValueError(
+                f"Expected a prior that is positive at every draw; got log_prior -inf in row {i}: "
+                "a posterior has no draws where its prior vanishes."
+            )
+        if not np.isfinite(row).all():
+            raise ValueError(f"Expected finite values of log_prior; got NaN or inf in row {i}.")
+    return prior
+
+
+# -- what the covariances of all rows' draws tell of each row's own --------------------------------
+
+
+def predictive_covariance(scatter: Array, size: Array) -> Array:
+    r"""Covariance ``(N, D, D)`` of the truth about the mean of a row's draws.
+
+    Covariances :math:`S_i` have an inverse Wishart law whose scale and degrees of freedom
+    :math:`\nu` are those that make the scatter :math:`A_i` of the draws most probable. Given
+    :math:`K` draws :math:`S_i` then has the mean :math:`(\Psi + A_i) / (\nu + K - D - 2)`, and the
+    mean of the draws errs by another :math:`S_i / K`. So covariances that differ no more than by
+    chance become one. Rows whose own draws say more than all others keep their own: the law of
+    covariances is a guess, which would widen the best rows of a table of very different ones.
+
+    Parameters
+    ----------
+    scatter
+        ``(N, D, D)``: sums of squares and products of a row's draws about their mean.
+    size
+        ``(N,)``: effective number of its draws.
+    """
+    dim = scatter.shape[-1]
+    some = np.random.default_rng(0).permutation(len(size))[:MOST_ROWS]
+    units = np.sqrt(np.exp(np.log(np.diagonal(scatter, axis1=1, axis2=2)).mean(0)))
+    A, freedom = scatter / np.outer(units, units), size - 1
+    degrees, scale = _most_probable(A[some], freedom[some])
+    shrunk = (freedom <= degrees) | (freedom <= ENOUGH * (dim + 1))
+    A = A + shrunk[:, None, None] * scale
+    inflation = (1 + 1 / size) / (freedom + shrunk * degrees - dim - 1).clip(min=0.5)
+    return A * inflation[:, None, None] * np.outer(units, units)
+
+
+def _most_probable(scatter: Array, freedom: Array) -> tuple[float, Array]:
+    """Degrees of freedom and scale of the prior with the largest marginal likelihood."""
+    dim = scatter.shape[-1]
+    best, found = -np.inf, (0.0, np.zeros((dim, dim)))
+    scale = np.eye(dim)
+    for degrees in dim - 1 + DEGREES:
+        scale = _best_scale(scatter, freedom, degrees, scale)
+        log_p = _log_marginal(scatter, freedom, degrees, scale)
+        if log_p > best:
+            best, found = log_p, (float(degrees), scale)
+    return found
+
+
+def _best_scale(scatter: Array, freedom: Array, degrees: float, scale: Array) -> Array:
+    r"""Solve :math:`\nu \Psi^{-1} = E\, (\nu + n_i)(\Psi + A_i)^{-1}` by iteration.
+
+    Near :math:`\nu = \infty` steps are short: :math:`\Psi / \nu` is then the pooled covariance,
+    with which it begins.
+    """
+    pooled = scatter.sum(0) / freedom.sum()
+    if degrees > freedom.mean():
+        scale = pooled * degrees
+    for _ in range(STEPS):
+        precision = np.linalg.inv(scale + scatter) * (degrees + freedom)[:, None, None]
+        new = np.linalg.inv(precision.mean(0)) * degrees
+        step = np.abs(new - scale).max() / np.abs(new).max()
+        scale = new
+        if step < PRECISION:
+            break
+    return scale
+
+
+def _log_marginal(scatter: Array, freedom: Array, degrees: float, scale: Array) -> float:
+    """Mean log density of scatters, but for what does not depend on the prior."""
+    dim = scatter.shape[-1]
+    both = degrees + freedom
+    log_p = degrees * np.linalg.slogdet(scale)[1] - both * np.linalg.slogdet(scale + scatter)[1]
+    gammas = np.array([multigammaln(each / 2, dim) for each in both])
+    return float((0.5 * log_p + gammas).mean() - multigammaln(degrees / 2, dim))

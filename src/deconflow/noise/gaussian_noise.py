@@ -1,12 +1,11 @@
-r"""Gaussian noise, the fast path: shared or per row, diagonal or full."""
+r"""Gaussian noise: shared or per row, diagonal or full, known or to be learned."""
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal, Self, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from deconflow._limits import row_slices
@@ -16,20 +15,25 @@ from deconflow.checks import (
     as_array,
     as_parameter,
     diagonals,
-    first_bad,
     like,
-    place,
     solve_lower,
     take,
 )
-from deconflow.noise.base import KeptDraws, Noise, flatten_cholesky
-from deconflow.noise.free_errors import FreeErrors, free_errors
-from deconflow.noise.gaussian_parts import JointMixture
+from deconflow.noise.base import (
+    JointMixture,
+    Noise,
+    OfRows,
+    as_index,
+    count_rows,
+    flatten_cholesky,
+    refuse,
+)
 from deconflow.randomness import normal
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 #: Arrays of the size of the covariances that it takes to check and factor them.
 ARRAYS = 8
+Labels = NDArray[np.object_]
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,21 +46,10 @@ class GaussianNoise(Noise):
     ----------
     factor : array
         Standard deviations ``(N or 1, D)``, or Cholesky factors ``(N or 1, D, D)``.
-    observed : array or None
-        Boolean ``(N, D)``: the values that :meth:`log_prob` looks at; None for all.
     """
 
     factor: Any
-    shared: bool
-    n_rows: int | None
-    observed: Any = None
-    kept: KeptDraws | None = None
     by_row = ("factor",)
-
-    @property
-    def dim(self) -> int:  # type: ignore[override]
-        """Number of measured values per row."""
-        return self.factor.shape[-1]
 
     @property
     def diagonal(self) -> bool:
@@ -67,11 +60,6 @@ class GaussianNoise(Noise):
     def independent(self) -> bool:  # type: ignore[override]
         """Whether the values of a row have independent noise."""
         return self.diagonal
-
-    @cached_property
-    def _product(self) -> Any:
-        """Covariances of full factors, multiplied out once."""
-        return self.factor @ self.factor.swapaxes(-1, -2)
 
     def log_prob(self, residual: Any) -> Any:
         """Log density of residuals ``(..., N, D)``, as ``(..., N)``."""
@@ -90,26 +78,24 @@ class GaussianNoise(Noise):
 
     def sample(self, k: int) -> Any:
         """Draw ``(k, N, D)``."""
-        white = normal((k, len(self), self.dim), self.factor)
-        if self.diagonal:
-            return white * self.factor
-        return (self.factor @ white[..., None])[..., 0]
+        return self._coloured(normal((k, len(self), self.dim), self.factor))
 
     def from_uniform(self, share: Array) -> Array:
         """Make noise ``(K, N, D)`` of as many uniform numbers."""
-        white, factor = ndtri(share), as_array(self.factor)
-        if self.diagonal:
-            return white * factor
-        factor = np.broadcast_to(factor, (white.shape[1], self.dim, self.dim))
-        return np.einsum("nij,knj->kni", factor, white)
+        return self._coloured(like(ndtri(share), self.factor))
+
+    def _coloured(self, white: Any) -> Any:
+        return white * self.factor if self.diagonal else (self.factor @ white[..., None])[..., 0]
 
     def mean(self) -> Any:
         """Zeros, ``(1, D)``."""
-        return 0 * self.factor[:1, ..., 0] if not self.diagonal else 0 * self.factor[:1]
+        return 0 * (self.factor[:1] if self.diagonal else self.factor[:1, :, 0])
 
     def covariance(self) -> Any:
         """Covariances ``(N or 1, D, D)``."""
-        return diagonals(self.factor**2) if self.diagonal else self._product
+        if self.diagonal:
+            return diagonals(self.factor**2)
+        return self.factor @ self.factor.swapaxes(-1, -2)
 
     def variance(self) -> Any:
         """Variances ``(N or 1, D)``."""
@@ -143,14 +129,16 @@ class GaussianNoise(Noise):
         else:
             both = observed[:, :, None] & observed[:, None]
             factor = psd_cholesky(np.where(both, self.covariance(), np.eye(self.dim)))
-        return GaussianNoise(factor, shared=False, n_rows=len(observed), observed=observed)
+        return GaussianNoise(factor, n_rows=len(observed), observed=observed)
 
     def divide(self, scale: Any) -> Self:
         """Return the law of ``n / scale``."""
         factor = self.factor / (scale if self.diagonal else scale[..., None])
         if self.observed is not None:  # keep the idle pivots at one
             idle = ~self.observed
-            factor = np.where(idle if self.diagonal else idle[..., None] * _eye(self), 1.0, factor)
+            if not self.diagonal:
+                idle = idle[..., None] & np.eye(self.dim, dtype=bool)
+            factor = np.where(idle, 1.0, factor)
         return replace(self, factor=factor, kept=None)
 
     def floor(self, sd: float) -> "GaussianNoise":
@@ -164,14 +152,73 @@ class GaussianNoise(Noise):
             factor = _lower_from_root(np.concatenate([self.factor.swapaxes(1, 2), beside], 1))
         return replace(self, factor=factor)
 
-    def _take(self, rows: Any, n_rows: int) -> Self:
-        if self.shared and n_rows == self.n_rows:
-            return self
-        taken = super()._take(rows, n_rows)
-        if "_product" in vars(self):  # what is known of all rows is known of some
-            known = self._product if self.shared else take(self._product, rows)
-            vars(taken)["_product"] = known
-        return taken
+
+@dataclass(frozen=True, repr=False)
+class FreeErrors(OfRows):
+    """What ``fit`` takes in the place of a law of noise, to learn that law with the density.
+
+    Make one with :func:`deconflow.noise.gaussian`. Questions to the model that was fitted take the
+    same kind, and use what was learned.
+
+    Attributes
+    ----------
+    said : GaussianNoise
+        The errors as they were said.
+    scale, jitter, correlation : bool
+        Whether to learn a factor on the errors of each column, a scatter that is added to them, and
+        how the errors of different columns go together.
+    groups : array or None
+        Labels of rows that share a zero point.
+    replicates : array or None
+        Labels of rows that measure the same truth.
+    """
+
+    said: GaussianNoise
+    scale: bool = False
+    jitter: bool = False
+    correlation: bool = False
+    groups: Labels | None = None
+    replicates: Labels | None = None
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What is learned, in the words of :func:`deconflow.noise.gaussian`."""
+        flags = [name for name in ("scale", "jitter", "correlation") if getattr(self, name)]
+        return (*flags, "groups") if self.groups is not None else tuple(flags)
+
+    def as_said(self) -> str:
+        """Say how such errors are made."""
+        return in_call(self.kinds, "sd" if self.said.diagonal else "covariance")
+
+    @property
+    def n_rows(self) -> int | None:  # type: ignore[override]
+        """Number of rows; None if errors are the same for any number of them."""
+        labels = [each for each in (self.groups, self.replicates) if each is not None]
+        return len(labels[0]) if labels else self.said.n_rows
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]
+        """Number of measured values per row."""
+        return self.said.dim
+
+    def __getitem__(self, rows: Any) -> Self:
+        rows = as_index(rows, self.n_rows)
+        count_rows(rows, self.n_rows)
+        return replace(
+            self,
+            said=self.said if self.said.n_rows is None else self.said[rows],
+            groups=None if self.groups is None else take(self.groups, rows),
+            replicates=None if self.replicates is None else take(self.replicates, rows),
+        )
+
+    def __repr__(self) -> str:
+        return f"FreeErrors({self.said!r}, learned={', '.join(self.kinds)})"
+
+
+def in_call(kinds: tuple[str, ...], errors: str = "sd") -> str:
+    """Write the call that makes errors of which these are learned."""
+    more = [f"{kind}=labels" if kind == "groups" else f'{kind}="fit"' for kind in kinds]
+    return f"noise.gaussian({', '.join([f'{errors}=...', *more])})"
 
 
 @overload
@@ -247,41 +294,91 @@ def gaussian(
     """
     if (sd is None) == (covariance is None):
         raise ValueError("Expected exactly one of sd and covariance; got both or neither.")
-    if sd is not None:
-        said = _from_sd(as_parameter(sd, "sd"))
-    else:
-        assert covariance is not None
-        said = _from_covariance(as_parameter(covariance, "covariance"))
-    free = (scale, jitter, correlation, groups, replicates)
-    if all(each is None for each in free):
+    said = _from_covariance(covariance) if sd is None else _from_sd(sd)
+    learned = {"scale": scale, "jitter": jitter, "correlation": correlation}
+    labels = {"groups": groups, "replicates": replicates}
+    if all(each is None for each in (*learned.values(), *labels.values())):
         return said
-    return free_errors(
-        said, scale=scale, jitter=jitter, correlation=correlation, groups=groups,
-        replicates=replicates,
-    )  # fmt: skip
+    return _free_errors(said, learned, labels)
 
 
-def _from_sd(sd: Array) -> GaussianNoise:
+def _free_errors(
+    said: GaussianNoise, learned: dict[str, Any], labels: dict[str, Any]
+) -> FreeErrors:
+    """Check what is to be learned of Gaussian errors."""
+    for name, value in learned.items():
+        if value is not None and not (isinstance(value, str) and value == "fit"):
+            raise ValueError(
+                f'Expected {name} as "fit" or None; got {value!r}. What is known of the errors '
+                "belongs in sd or covariance."
+            )
+    flags: dict[str, Any] = {name: value is not None for name, value in learned.items()}
+    if not any(flags.values()) and labels["groups"] is None:
+        raise ValueError(
+            'Expected something to learn from replicates, as scale="fit"; got nothing. For rows '
+            "that are only to be kept together use groups= of fit."
+        )
+    if flags["correlation"] and not said.diagonal:
+        raise ValueError(
+            'Expected sd for correlation="fit"; got covariances, which say it already. Give sd.'
+        )
+    if flags["correlation"] and said.dim < 2:
+        raise ValueError('Expected at least 2 columns for correlation="fit"; got 1.')
+    checked: dict[str, Any] = {
+        name: _labels(each, name) for name, each in labels.items() if each is not None
+    }
+    found = FreeErrors(said, **flags, **checked)
+    rows = said.n_rows or found.n_rows
+    for name, each in checked.items():
+        if len(each) != rows:
+            raise ValueError(
+                f"Expected {name} of the noise with a label for each of {rows} rows; got "
+                f"{len(each)}."
+            )
+    return found
+
+
+def _labels(values: Any, name: str) -> Labels:
+    """Take a label for each row, of numbers or text, as plain objects."""
+    if isinstance(values, str | bytes | dict | set | frozenset) or not hasattr(values, "__len__"):
+        raise TypeError(f"Expected {name} of the noise as a label for each row; got {values!r}.")
+    as_list = getattr(values, "tolist", None) or getattr(values, "to_list", None)
+    plain = as_list() if as_list else list(values)
+    found = np.empty(len(plain), dtype=object)
+    found[:] = plain
+    if any(isinstance(each, list | tuple | dict | set) for each in plain):
+        raise TypeError(
+            f"Expected {name} of the noise as one label for each row, a number or text; got "
+            "several in one."
+        )
+    return found
+
+
+def _from_sd(values: ArrayLike) -> GaussianNoise:
+    sd = as_parameter(values, "sd")
     if sd.ndim not in (1, 2):
         raise ValueError(
             f"Expected standard deviations (sd) of shape (D,) or (N, D); got {tuple(sd.shape)}."
         )
     shared = sd.ndim == 1
-    rows = sd[None] if shared else sd
-    _refuse(~np.isfinite(rows), "finite standard deviations (sd)", rows, shared)
-    _refuse(rows < 0, "standard deviations (sd) of at least zero", rows, shared)
-    return GaussianNoise(rows.copy(), shared, None if shared else len(rows))
+    sd = np.array(sd, ndmin=2)
+    what = "standard deviations (sd)"
+    refuse(~np.isfinite(sd), f"finite {what} as noise", sd, shared=shared)
+    refuse(sd < 0, f"{what} of at least zero as noise", sd, shared=shared)
+    return GaussianNoise(sd, shared=shared, n_rows=None if shared else len(sd))
 
 
-def _from_covariance(covariance: Array) -> GaussianNoise:
+def _from_covariance(values: Any) -> GaussianNoise:
+    covariance = as_parameter(values, "covariance")
     if covariance.ndim not in (2, 3) or covariance.shape[-1] != covariance.shape[-2]:
         raise ValueError(
             f"Expected covariances of shape (D, D) or (N, D, D); got {tuple(covariance.shape)}."
         )
     shared = covariance.ndim == 2
     rows = covariance[None] if shared else covariance
-    _refuse(~np.isfinite(rows), "finite covariances", rows, shared)
-    return GaussianNoise(checked_factor(rows, shared), shared, None if shared else len(rows))
+    refuse(~np.isfinite(rows), "finite covariances as noise", rows, shared=shared)
+    factor = checked_factor(rows, shared)
+    return GaussianNoise(factor, shared=shared, n_rows=None if shared else len(rows))
 
 
 def checked_factor(rows: Array, shared: bool) -> Array:
@@ -295,22 +392,14 @@ def checked_factor(rows: Array, shared: bool) -> Array:
 def _factor_of_piece(rows: Array, shared: bool, first: int) -> Array:
     """Factor some covariances, the first of which has this number."""
     variances = np.diagonal(rows, axis1=1, axis2=2)
-    _refuse(variances < 0, "variances of at least zero", variances, shared, first)
+    least = "variances of at least zero as noise"
+    refuse(variances < 0, least, variances, shared=shared, first=first)
     sds = np.sqrt(variances)
-    size = sds[:, :, None] * sds[:, None]
-    uneven = np.abs(rows - rows.swapaxes(1, 2)) > 1e-6 * size
-    _refuse(uneven, "symmetric covariances", rows, shared, first)
+    uneven = np.abs(rows - rows.swapaxes(1, 2)) > 1e-6 * sds[:, :, None] * sds[:, None]
+    refuse(uneven, "symmetric covariances as noise", rows, shared=shared, first=first)
     units = np.where(sds > 0, sds, 1.0)
     correlation = 0.5 * (rows + rows.swapaxes(1, 2)) / (units[:, :, None] * units[:, None])
     return psd_cholesky(correlation, shared=shared, first=first) * units[..., None]
-
-
-def _refuse(bad: Any, expected: str, values: Array, shared: bool, first: int = 0) -> None:
-    position = first_bad(bad)
-    if position is not None:
-        where = place(position[1:] if shared else (first + position[0], *position[1:]))
-        where = where.replace("row", "dimension", 1).replace("column", "and") if shared else where
-        raise ValueError(f"Expected {expected} as noise; got {values[position]:g} at {where}.")
 
 
 def psd_cholesky(covariance: Array, *, shared: bool = False, first: int = 0) -> Array:
@@ -322,13 +411,9 @@ def psd_cholesky(covariance: Array, *, shared: bool = False, first: int = 0) -> 
         return np.asarray(np.linalg.cholesky(covariance))
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(covariance)
-    position = first_bad(values[:, 0] < -1e-7 * np.abs(values).max(-1))
-    if position is not None:
-        row = "" if shared else f" in row {first + position[0]}"
-        raise ValueError(
-            "Expected positive semi-definite covariances as noise; "
-            f"got the eigenvalue {values[position][0]:g}{row}."
-        )
+    least, most = values[:, 0], np.abs(values).max(-1)
+    expected, got = "positive semi-definite covariances as noise", "the eigenvalue {:g}"
+    refuse(least < -1e-7 * most, expected, least, got, shared=shared, first=first)
     singular = values[:, 0] <= 1e-13 * values[:, -1]
     factor = np.empty_like(covariance)
     factor[~singular] = np.linalg.cholesky(covariance[~singular])
@@ -350,10 +435,6 @@ def _lower_from_root(root: Array) -> Array:
     upper = np.linalg.qr(root)[1]
     signs = np.where(np.diagonal(upper, axis1=1, axis2=2) < 0, -1.0, 1.0)
     return (upper * signs[..., None]).swapaxes(1, 2)
-
-
-def _eye(noise: GaussianNoise) -> Any:
-    return np.eye(noise.dim, dtype=bool)
 
 
 def _whiten(factor: Any, residual: Any) -> Any:

@@ -21,50 +21,38 @@ from torch import Tensor, distributions
 from torch.distributions import (
     Distribution,
     Independent,
-    Transform,
     biject_to,
     constraints,
 )
 
-from deconflow._types import Array, Complex, IntArray
+from deconflow._types import Array, Complex
 from deconflow.checks import (
     SMALLEST,
     as_array,
     as_parameter,
-    first_bad,
     is_torch_array,
     like,
-    moved,
-    place,
     take,
 )
 from deconflow.guests import as_guest
-from deconflow.noise.base import KeptDraws, Noise
-from deconflow.noise.distributions import CENTRAL
-from deconflow.noise.gaussian_noise import psd_cholesky
-from deconflow.noise.gaussian_parts import (
-    IndependentMixture,
-    JointMixture,
-    NoiseMixture,
-    Table,
-)
-from deconflow.noise.mixture_fits import fit_tables
-from deconflow.noise.table_noise import (
+from deconflow.noise.base import JointMixture, Noise, NoiseMixture, OtherNoise, refuse, total
+from deconflow.noise.distributions import (
+    CENTRAL,
     PARTS_BEYOND,
     PARTS_FOR_DIMENSION,
-    MixtureNoise,
-    OtherNoise,
-    ValueMixtures,
-    refuse_rows,
     table_noise,
+)
+from deconflow.noise.mixture_fits import fit_tables
+from deconflow.noise.mixture_noise import (
+    IndependentMixture,
+    MixtureNoise,
+    ValueMixtures,
     whole_rows,
 )
 from deconflow.randomness import isolated_rng
 from deconflow.torch_modes import lend_generator
 
 Law = Callable[..., Any]
-#: Largest number of values whose laws are fitted one by one.
-LARGEST_FITS = 1_000
 MOST_SHAPES = 200
 VALUES_FOR_SHAPES = 5_000
 QUANTILES = (np.arange(200) + 0.5) / 200
@@ -91,17 +79,11 @@ class LawNoise(OtherNoise):
         One row per observation, or one row in all if shared.
     unit : array
         ``(D,)``: this is the law of the distribution's variable divided by ``unit``.
-    observed : array or None
-        Boolean ``(N, D)``: the values that :meth:`log_prob` looks at; None for all.
     """
 
     law: Law
     parameters: Mapping[str, Any]
-    shared: bool
-    n_rows: int | None
     unit: Any
-    observed: Any = None
-    kept: KeptDraws | None = None
     #: What has been made of law and parameters, for all noises that share them.
     _made: dict[str, Any] = field(default_factory=dict, compare=False)
 
@@ -123,17 +105,15 @@ class LawNoise(OtherNoise):
         return len(self.distribution.event_shape) == 0
 
     def log_prob(self, residual: Any) -> Any:
-        """Log density of residuals ``(..., N, D)``, as ``(..., N)``."""
-        x = torch.as_tensor(residual)
-        unit = like(self.unit, x)
-        rounding = 50 * torch.finfo(x.dtype).eps * unit
-        log_p = _log_prob_inside(self.distribution, x * unit, rounding)
-        if not self.independent:
-            return like(log_p + unit.log().sum(), residual)
-        log_p = log_p + unit.log()
-        if self.observed is not None:
-            log_p = torch.where(like(self.observed, x), log_p, 0.0)
-        return like(log_p.sum(-1), residual)
+        """Log density of residuals ``(..., N, D)``, as ``(..., N)``; in double precision."""
+        given = torch.as_tensor(residual)
+        unit = torch.as_tensor(as_array(self.unit))
+        rounding = 50 * torch.finfo(given.dtype).eps * unit
+        x = given.to("cpu", torch.float64) * unit
+        log_p = _log_prob_inside(self.distribution, x, rounding)
+        if self.independent:
+            return like(total(log_p + unit.log(), self.observed), residual)
+        return like(log_p + unit.log().sum(), residual)
 
     def sample(self, k: int) -> Any:
         """Draw ``(k, N, D)``."""
@@ -146,28 +126,15 @@ class LawNoise(OtherNoise):
         """Means ``(N or 1, D)``, zero where the law has none."""
         return like(_finite_mean(self.distribution), self.unit) / self.unit
 
-    def covariance(self) -> Any:
-        """Covariances ``(N or 1, D, D)``; finite also for laws without a variance."""
-        covariance = like(_finite_covariance(self.distribution), self.unit)
-        return covariance / (self.unit[:, None] * self.unit)
-
     def variance(self) -> Any:
         """Variances ``(N or 1, D)``; finite also for laws without one."""
-        covariance, d = self.covariance(), np.arange(self.dim)
-        return covariance[:, d, d]
-
-    def cholesky(self) -> Any:
-        """Cholesky factors ``(N or 1, D, D)`` of the covariances."""
-        return like(psd_cholesky(as_array(self.covariance())), self.unit)
+        return like(_finite_variance(self.distribution), self.unit) / self.unit**2
 
     def as_mixture(self) -> NoiseMixture:
         """Write the law as a mixture of Gaussians."""
         if "mixture" not in self._made:
-            self._made["mixture"] = (
-                _independent_mixture(self.distribution, lambda rows: self[rows].distribution)
-                if self.independent
-                else _joint_mixture(self.distribution, shared=self.shared)
-            )
+            make = _mixture_of_values if self.independent else _mixture_of_rows
+            self._made["mixture"] = make(self)
         return self._made["mixture"].divide(as_array(self.unit))
 
     def value_characteristics(self, t: Array) -> Complex:
@@ -178,11 +145,16 @@ class LawNoise(OtherNoise):
             "FlowDeconvolver."
         )
 
-    def value_law(self) -> tuple[Any, dict[str, Array]] | None:
-        """Return a function that makes the law of single values, and its parameters by name."""
-        if (self.unit != 1).any() or not self.parameters:
-            return None
-        return _OfValues(self.law), dict(self.parameters)
+    def values(self) -> Self:
+        """Return the law of all single values as rows."""
+        if any(x.shape[1:] != (self.dim,) for x in self.parameters.values()):
+            raise ValueError(
+                f"Expected a law with parameters for each value; got {self!r} with others."
+            )
+        own = {name: x.reshape(-1, 1) for name, x in self.parameters.items()}
+        rows = len(next(iter(own.values()), self.unit))
+        unit = np.ones(1)
+        return replace(self, parameters=own, unit=unit, shared=False, n_rows=rows, _made={})
 
     def support_map(self) -> tuple[Any, Any, Any] | None:
         """Return how to reach the support: the map, the unit, and where it is of the noise's size.
@@ -195,9 +167,11 @@ class LawNoise(OtherNoise):
         unit = torch.as_tensor(self.unit)
         start = 0 * unit
         if not _is_interval(support):
-            variance = _finite_covariance(self.distribution).diagonal(dim1=-2, dim2=-1)
-            start = (variance.log() / 2).to(unit)
-        return biject_to(support), unit, start
+            start = like(_finite_variance(self.distribution).log() / 2, unit)
+        ends = copy.copy(getattr(support, "base_constraint", support))
+        of_ends = vars(ends).items()
+        vars(ends).update({name: like(x, unit) for name, x in of_ends if is_torch_array(x)})
+        return biject_to(ends), unit, start
 
     def restrict(self, observed: Any) -> Noise:
         """Return the law of the observed values; needs independent values."""
@@ -210,32 +184,12 @@ class LawNoise(OtherNoise):
         return replace(self, unit=self.unit * scale, kept=None)
 
     def to(self, *, dtype: Any = None, device: Any = None) -> Self:
-        """Return the law as tensors; an error if single precision does not hold it."""
-        if "32" in str(dtype) and "64" in str(self.unit.dtype):
-            self._refuse_single_precision()
-        parameters = {name: moved(x, dtype, device) for name, x in self.parameters.items()}
-        law = self.law.to(dtype, device) if hasattr(self.law, "to") else self.law
-        tensors = super().to(dtype=dtype, device=device)
-        return replace(tensors, law=law, parameters=parameters, _made={})
-
-    def in_numpy(self) -> Self:
-        """Return the law as arrays of numpy."""
-        double = self.to(dtype=torch.float64, device=torch.device("cpu"))
-        parameters = {name: as_array(x) for name, x in double.parameters.items()}
-        return replace(super(LawNoise, double).in_numpy(), parameters=parameters)
-
-    def _refuse_single_precision(self) -> None:
-        """Raise for numbers in the data's units that are out of range."""
-        tiny, huge = 1e-30, 1e30
-        sizes = {f"{name} of the noise's law": value for name, value in self.parameters.items()}
-        sizes["the spread of w"] = self.unit
-        for name, size in ((name, np.abs(as_array(value))) for name, value in sizes.items()):
-            position = first_bad((size > huge) | ((size > 0) & (size < tiny)))
-            if position is not None:
-                raise ValueError(
-                    f"Expected {name} between {tiny:g} and {huge:g} in size, for single precision; "
-                    f"got {size[position]:g}. Change the units of w and noise."
-                )
+        """Return the law for tensors; densities are computed in double precision all the same."""
+        if "32" in str(dtype):
+            size, advice = as_array(self.unit), "Change the units of w and noise."
+            what = "a spread of w between 1e-30 and 1e+30, for single precision"
+            refuse((size < 1e-30) | (size > 1e30), what, size, advice=advice, shared=True)
+        return super().to(dtype=dtype, device=device)
 
     def _take(self, rows: Any, n_rows: int) -> Self:
         taken = super()._take(rows, n_rows)
@@ -243,17 +197,6 @@ class LawNoise(OtherNoise):
             return taken
         own = {name: take(value, rows) for name, value in self.parameters.items()}
         return replace(taken, parameters=own, _made={})
-
-
-@dataclass(frozen=True)
-class _OfValues:
-    """Makes noise of single values."""
-
-    law: Law
-
-    def __call__(self, **parameters: Array) -> LawNoise:
-        rows = len(next(iter(parameters.values())))
-        return LawNoise(self.law, parameters, shared=False, n_rows=rows, unit=np.ones(1))
 
 
 @as_guest()
@@ -304,7 +247,8 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike) -> Nois
     if own is not None:
         return own
     _refuse_narrow(distribution, [*arrays], shared)
-    return LawNoise(law, arrays, shared, None if shared else shape[0], np.ones(shape[-1]))
+    rows = None if shared else shape[0]
+    return LawNoise(law, arrays, np.ones(shape[-1]), shared=shared, n_rows=rows)
 
 
 def _made(law: Law, parameters: Mapping[str, Any]) -> Any:
@@ -320,7 +264,7 @@ def _made(law: Law, parameters: Mapping[str, Any]) -> Any:
 
 def _our_own(d: Any, shared: bool) -> Noise | None:
     """Return a distribution of torch as noise of this library, if there is such a one."""
-    rows = None if shared else (d.batch_shape + d.event_shape)[0]
+    n_rows = None if shared else (d.batch_shape + d.event_shape)[0]
     forms: dict[type, Callable[[], tuple[Any, ...]]] = {
         distributions.Normal: lambda: ("normal", d.scale, 0 * d.scale, d.loc),
         distributions.Laplace: lambda: ("laplace", d.scale, 0 * d.scale, d.loc),
@@ -339,20 +283,21 @@ def _our_own(d: Any, shared: bool) -> Noise | None:
         return table_noise(kind, scale, q, shared, location if location.any() else None)
     if isinstance(d, distributions.MultivariateNormal | distributions.LowRankMultivariateNormal):
         means, factors = (as_array(x)[:, None] for x in (d.loc, d.scale_tril))
-        return MixtureNoise(np.ones((len(means), 1)), means, factors, shared, rows)
-    parts = d.component_distribution if isinstance(d, distributions.MixtureSameFamily) else None
+        return MixtureNoise(np.ones(means.shape[:2]), means, factors, shared=shared, n_rows=n_rows)
+    if not isinstance(d, distributions.MixtureSameFamily):
+        return None
+    parts = d.component_distribution
     if isinstance(parts, Independent) and isinstance(parts.base_dist, distributions.Normal):
         base = parts.base_dist
         parts = distributions.MultivariateNormal(base.loc, scale_tril=base.scale.diag_embed())
     if isinstance(parts, distributions.MultivariateNormal):
-        arrays = (d.mixture_distribution.probs, parts.loc, parts.scale_tril)
-        weights, means, factors = (as_array(x) for x in arrays)
-        return MixtureNoise(weights, means, factors, shared, rows)
-    if isinstance(parts, distributions.Normal):
-        arrays = (d.mixture_distribution.probs, parts.loc, parts.scale)
-        weights, means, sd = (as_array(x) for x in arrays)
-        return ValueMixtures(weights, means, sd, shared, rows)
-    return None
+        kind, widths = MixtureNoise, parts.scale_tril
+    elif isinstance(parts, distributions.Normal):
+        kind, widths = ValueMixtures, parts.scale
+    else:
+        return None
+    arrays = (as_array(x) for x in (d.mixture_distribution.probs, parts.loc, widths))
+    return kind(*arrays, shared=shared, n_rows=n_rows)
 
 
 def same_for_all(distribution: Any) -> Noise:
@@ -368,52 +313,25 @@ def same_for_all(distribution: Any) -> Noise:
     return from_law(_Constant(distribution.expand((1, *distribution.batch_shape))), shared=True)
 
 
+@dataclass(frozen=True)
 class _Constant:
     """A law without parameters."""
 
-    def __init__(self, distribution: Distribution) -> None:
-        self.distribution = distribution
+    distribution: Distribution
 
     def __call__(self) -> Distribution:
         return self.distribution
-
-    def to(self, dtype: Any, device: Any) -> "_Constant":
-        """Move all tensors inside the distribution."""
-        return _Constant(_moved(self.distribution, dtype, device, {}))
-
-
-def _moved(thing: Any, dtype: Any, device: Any, twins: dict[int, Any]) -> Any:
-    """Copy a distribution with its tensors, and those of its parts, moved.
-
-    Parts know each other, as a transform its inverse: ``twins`` are the copies so far.
-    """
-    if is_torch_array(thing):
-        return moved(thing, dtype, device)
-    if isinstance(thing, list):
-        return [_moved(part, dtype, device, twins) for part in thing]
-    if not isinstance(thing, Distribution | Transform):
-        return thing
-    if id(thing) not in twins:
-        twins[id(thing)] = twin = copy.copy(thing)
-        twin.__dict__ = {
-            name: _moved(part, dtype, device, twins) for name, part in vars(thing).items()
-        }
-    return twins[id(thing)]
 
 
 def _refuse_narrow(distribution: Distribution, names: list[str], shared: bool) -> None:
     """Refuse laws so narrow that their squares vanish, by which torch makes NaN of densities."""
     try:
-        variance = _finite_covariance(distribution).diagonal(dim1=-2, dim2=-1)
+        variance = _finite_variance(distribution)
     except ValueError:  # a law that does not know it may still be drawn from
         return
-    position = first_bad(~(variance > 0))
-    if position is not None:
-        where = "" if shared else f" at {place(position)}"
-        raise ValueError(
-            f"Expected noise with a law ({', '.join(names)}) wider than {SMALLEST:g}; "
-            f"got the variance {variance[position]:g}{where}. Change the units."
-        )
+    wide = f"noise with a law ({', '.join(names)}) wider than {SMALLEST:g}"
+    bad, got = ~(variance > 0), "the variance {:g}"
+    refuse(bad, wide, variance, got, advice="Change the units.", shared=shared)
 
 
 def _check_rows(arrays: Mapping[str, Array], shared: bool) -> None:
@@ -426,7 +344,7 @@ def _check_rows(arrays: Mapping[str, Array], shared: bool) -> None:
                 f"got shape {value.shape}."
             )
         bad = ~np.isfinite(value).reshape(rows, -1).all(-1)
-        refuse_rows(bad, shared, f"finite values of {name} as noise", "NaN or inf")
+        refuse(bad, f"finite values of {name} as noise", got="NaN or inf", shared=shared)
 
 
 # -- supports ------------------------------------------------------------------------------------
@@ -503,59 +421,41 @@ def _finite_mean(distribution: Distribution) -> Tensor:
     return torch.where(mean.isfinite(), mean, 0.0)
 
 
-def _finite_covariance(distribution: Distribution) -> Tensor:
-    """Covariance of ``(N, D)`` values as ``(N, D, D)``.
-
-    Where the variance is infinite or undefined, the squared half width of the central 68 %.
-    """
-    variance = _variance(distribution)
-    finite = variance.isfinite()
-    if not finite.all():
-        variance = torch.where(finite, variance, _half_width(distribution).square())
-    return torch.diag_embed(variance)
-
-
-def _variance(distribution: Distribution) -> Tensor:
+def _finite_variance(distribution: Distribution) -> Tensor:
+    """Variance of each value, or the squared half width of its central 68 % if it has none."""
     try:
-        return distribution.variance
+        variance = distribution.variance
     except NotImplementedError as error:
-        law = distribution.base_dist if isinstance(distribution, Independent) else distribution
         raise ValueError(
             "Expected noise whose law knows its mean and variance; got a "
-            f"{type(law).__name__}, which does not. Give it both, in a class of its own."
+            f"{type(distribution).__name__}, which does not. Give it both, in a class of its own."
         ) from error
-
-
-def _half_width(distribution: Distribution) -> Tensor:
-    if isinstance(distribution, Independent):
-        return _half_width(distribution.base_dist)
+    finite = variance.isfinite()
+    if finite.all():
+        return variance
     try:
-        high = distribution.icdf(torch.tensor(CENTRAL))
-        return (high - distribution.icdf(torch.tensor(1 - CENTRAL))) / 2
+        ends = [distribution.icdf(torch.tensor(share)) for share in (1 - CENTRAL, CENTRAL)]
     except NotImplementedError as error:
         raise ValueError(
             "Expected noise with a finite variance or with quantiles (icdf); "
             f"got {type(distribution).__name__}, which has neither."
         ) from error
+    return torch.where(finite, variance, ((ends[1] - ends[0]) / 2).square())
 
 
 # -- mixtures ------------------------------------------------------------------------------------
 
 
-def _joint_mixture(law: Distribution, *, shared: bool) -> JointMixture:
-    """Mixture of a distribution with batch ``(N or 1,)`` and event ``(D,)``."""
-    if shared:
-        return _fitted_to_draws(law)
-    raise ValueError(
-        "Expected noise that XD can write as a mixture of Gaussians: Gaussian, a mixture, "
-        "independent values, or one law for all rows; "
-        f"got a {type(law).__name__} over whole rows that differs by row."
-    )
-
-
-def _fitted_to_draws(law: Distribution) -> JointMixture:
+def _mixture_of_rows(noise: LawNoise) -> JointMixture:
+    """Mixture of a law over whole rows, which all share: fitted to draws."""
+    if not noise.shared:
+        raise ValueError(
+            "Expected noise that XD can write as a mixture of Gaussians: Gaussian, a mixture, "
+            "independent values, or one law for all rows; "
+            f"got a {type(noise.distribution).__name__} over whole rows that differs by row."
+        )
     with isolated_rng(0), lend_generator():
-        draws = as_array(law.sample(torch.Size((DRAWS,)))[:, 0])
+        draws = as_array(noise.distribution.sample(torch.Size((DRAWS,)))[:, 0])
     fit = GaussianMixture(8, tol=1e-5, max_iter=1000, random_state=0)
     with warnings.catch_warnings():  # a fit that might still gain a little is good enough
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -563,64 +463,37 @@ def _fitted_to_draws(law: Distribution) -> JointMixture:
     return JointMixture(fit.weights_[None], fit.means_[None], fit.covariances_[None])
 
 
-def _independent_mixture(
-    law: Distribution, of_rows: Callable[[slice], Distribution]
-) -> IndependentMixture:
-    """Mixture of a distribution with batch ``(N or 1, D)``.
-
-    ``of_rows`` gives the distribution of some rows.
-    """
-    rows, dim = law.batch_shape
-    parts = PARTS_FOR_DIMENSION.get(dim, PARTS_BEYOND)
-    if rows * dim > LARGEST_FITS:
-        shapes, which, location, scale = _by_shared_shapes(of_rows, rows, parts)
-    else:
-        shapes, which = _by_value(law, parts), np.arange(rows * dim)
-        location, scale = np.zeros((rows, dim)), np.ones((rows, dim))
-    which = which.reshape(scale.shape)
-    return IndependentMixture(shapes, which, location if location.any() else None, scale)
-
-
-def _by_value(law: Distribution, parts: int) -> Table:
-    """Fit each row's and value's density, tabulated between its extreme quantiles."""
-    with isolated_rng(0), lend_generator():
-        draws = law.sample(torch.Size((4000,))).sort(0).values
-    low, high = draws[4], draws[-5]
-    share = torch.linspace(0, 1, 300, dtype=draws.dtype)[:, None, None]
-    x = low + (high - low) * share
-    p = law.log_prob(x).exp()
-    mass = as_array(p / p.sum(0)).reshape(300, -1).T
-    return fit_tables(as_array(x).reshape(300, -1).T, mass, parts)
-
-
-def _by_shared_shapes(
-    of_rows: Callable[[slice], Distribution], rows: int, parts: int
-) -> tuple[Table, IntArray, Array, Array]:
-    """Fit very many laws by the shapes they have in common: table, which, location, scale.
+def _mixture_of_values(noise: LawNoise) -> IndependentMixture:
+    """Mixture of a law of independent values, by the shapes that its values have in common.
 
     A shape is a law's quantiles in units of its mean and standard deviation. The shapes of some
     rows are fitted, or the centres of 200 clusters of them; every law takes the nearest.
     """
-    shapes = _unit_quantiles(of_rows(slice(0, rows, max(1, rows // VALUES_FOR_SHAPES))))[0]
+    rows, dim = noise.distribution.batch_shape
+    some = noise[:: max(1, rows // VALUES_FOR_SHAPES)] if rows > 1 else noise
+    shapes = _unit_quantiles(some.distribution)[0]
     distinct = np.unique(shapes.round(3), axis=0)
     if len(distinct) > MOST_SHAPES:
         distinct = KMeans(MOST_SHAPES, n_init=1, random_state=0).fit(shapes).cluster_centers_
     which, locations, scales = [], [], []
     for start in range(0, rows, ROWS_AT_ONCE):
-        law = of_rows(slice(start, start + ROWS_AT_ONCE))
-        quantiles, location, scale = _unit_quantiles(law)
+        part = noise[start : start + ROWS_AT_ONCE] if rows > 1 else noise
+        quantiles, location, scale = _unit_quantiles(part.distribution)
         which.append(pairwise_distances_argmin(quantiles, distinct))
         locations.append(location)
         scales.append(scale)
-    mass = np.full_like(distinct, 1 / len(QUANTILES))
-    table = fit_tables(distinct, mass, parts)
-    return table, np.concatenate(which), np.concatenate(locations), np.concatenate(scales)
+    parts = PARTS_FOR_DIMENSION.get(dim, PARTS_BEYOND)
+    table = fit_tables(distinct, np.full_like(distinct, 1 / len(QUANTILES)), parts)
+    location, nearest = np.concatenate(locations), np.concatenate(which).reshape(rows, dim)
+    return IndependentMixture(
+        table, nearest, location if location.any() else None, np.concatenate(scales)
+    )
 
 
 def _unit_quantiles(law: Distribution) -> tuple[Array, Array, Array]:
     """Quantiles of each value in units of its mean and width, with these; ``(N D, Q)``."""
     location = as_array(_finite_mean(law))
-    scale = as_array(_finite_covariance(law).diagonal(dim1=-2, dim2=-1).sqrt())
+    scale = as_array(_finite_variance(law).sqrt())
     x, mass = _nodes(law)
     x = ((x - location) / scale).reshape(len(x), -1).T
     below = np.cumsum(mass, 0).reshape(len(mass), -1).T
@@ -637,7 +510,7 @@ def _nodes(law: Distribution) -> tuple[Array, Array]:
     support = _support_of(law)
     column = (slice(None), None, None)
     if _is_real(support):
-        scale = _finite_covariance(law).diagonal(dim1=-2, dim2=-1).sqrt()
+        scale = _finite_variance(law).sqrt()
         z = torch.linspace(-REACH, REACH, NODES, dtype=torch.float64)[column]
         x, log_slope = _finite_mean(law) + scale * z.sinh(), z.cosh().log() + scale.log()
     else:

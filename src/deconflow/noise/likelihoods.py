@@ -1,30 +1,257 @@
 r"""Measurements by their likelihoods: counts, shares, errors that multiply, or any other.
 
 Each is a :class:`~deconflow.noise.Reading`, which becomes a law once the values are known. A row's
-likelihood is taken as a function of the truth, and normalised: ``log p(w)`` of a model is that of
-the row but for a number that depends on what was measured alone.
+likelihood :math:`L(v)` is taken as a density of the truth by itself: ``log p(w)`` of a model is
+that of the row but for a number that depends on what was measured alone. A row's location is the
+mean of that density, and its noise has the law of ``location - v``. So rows look as those of any
+noise, whose law depends on what was measured.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import xlog1py, xlogy
+from scipy.special import logsumexp, xlog1py, xlogy
 
-from deconflow._types import Array
-from deconflow.checks import as_array, as_floats, as_parameter, first_bad, place
-from deconflow.noise.base import Noise, Reading, RowIndex
+from deconflow._types import Array, IntArray
+from deconflow.checks import (
+    as_array,
+    as_floats,
+    as_parameter,
+    first_bad,
+    is_torch_array,
+    like,
+    moved,
+)
+from deconflow.noise.base import Ends, Noise, OtherNoise, Reading, RowIndex, refuse, total
 from deconflow.noise.coerce import as_noise, rows_in_law, rows_of_law
 from deconflow.noise.gaussian_noise import GaussianNoise
-from deconflow.noise.likelihood_noise import LikelihoodNoise
-from deconflow.noise.value_likelihoods import Measuring
-from deconflow.randomness import isolated_rng
+from deconflow.noise.mixture_noise import IndependentMixture
+from deconflow.noise.value_likelihoods import Measuring, ValueLikelihoods, different
+from deconflow.randomness import isolated_rng, own_rng
 
+#: Gaussians for the likelihood of a value, in rows of one value and of several.
+PARTS_OF_ONE, PARTS_OF_MANY = 4, 3
+EPS = float(np.finfo(float).eps)
+#: Of derivatives, in widths of the likelihood.
+STEP = 1e-4
 #: Looks at values ``(N, M)`` and parameters of that shape, and raises for one that cannot be.
 Check = Callable[[Array, Mapping[str, Array]], None]
 TINY = 1e-300
+
+
+@dataclass(frozen=True, repr=False)
+class LikelihoodNoise(Noise):
+    """Noise of rows with likelihoods; made by a :class:`Reading` such as that of ``poisson()``.
+
+    Attributes
+    ----------
+    laws : ValueLikelihoods
+        All different likelihoods of single values.
+    which : array
+        ``(N, M)`` numbers of these.
+    location : array
+        ``(N, M)``, in the units of the truth.
+    unit : array
+        ``(M,)``: this is the law of ``(location - v) / unit``.
+    signs : array or None
+        ``(N, M)`` of mirrored rows, whose law is that of ``signs * (location - v) / unit``. Theirs
+        reaches beyond the ends of the truth: folded there it is the likelihood.
+    """
+
+    laws: ValueLikelihoods
+    which: IntArray
+    location: Array
+    unit: Any
+    signs: Array | None = None
+    by_row = ("which", "location", "signs")
+    additive = False
+    without_waves = "values with a likelihood, as counts"
+
+    @classmethod
+    def of(
+        cls, measuring: Measuring, w: Array, parameters: Mapping[str, Array], low: Any, high: Any
+    ) -> "LikelihoodNoise":
+        """Look at values ``(N, M)``, with parameters of that shape, and ends ``(M,)`` or one."""
+        rows, columns = np.meshgrid(*(np.arange(n) for n in w.shape), indexing="ij")
+        where = np.stack([rows, columns], -1)
+        laws, which = different(measuring, w, parameters, low, high, where)
+        return cls(laws, which, laws.grids.mean[which], np.ones(w.shape[1]), n_rows=len(w))
+
+    @property
+    def truth_ends(self) -> Ends | None:  # type: ignore[override]
+        """Ends of the truth, ``(M,)`` each; None without any."""
+        if not np.isfinite([self.laws.low, self.laws.high]).any() or not len(self.which):
+            return None
+        return self.laws.low[self.which].max(0), self.laws.high[self.which].min(0)
+
+    def within(self, low: Array, high: Array) -> "LikelihoodNoise":
+        """Return the same with narrower ends ``(M,)`` of the truth."""
+        ends = self.truth_ends
+        if ends is not None and (low == ends[0]).all() and (high == ends[1]).all():
+            return self
+        own = {name: value[self.which] for name, value in self.laws.parameters.items()}
+        w, where = self.laws.w[self.which], self.laws.where[self.which]
+        laws, which = different(self.laws.measuring, w, own, low, high, where)
+        return replace(self, laws=laws, which=which)
+
+    def log_prob(self, residual: Any) -> Any:
+        """Log density of residuals ``(..., N, M)``, as ``(..., N)``.
+
+        Exact: by the likelihood itself, with slopes by differences.
+        """
+        if not is_torch_array(residual):
+            return total(self._per_value(residual), self.observed)
+        from deconflow.torch_modes import ByDifferences
+
+        step = STEP * self.laws.grids.width[self.which] / as_array(self.unit)
+        eps = float(np.finfo(str(residual.dtype).removeprefix("torch.")).eps)
+        return total(
+            ByDifferences.apply(residual, lambda r: self._per_value(r, eps), step), self.observed
+        )
+
+    def _per_value(self, residual: Array, eps: float = EPS) -> Array:
+        """Log density of every value; residuals were rounded by ``eps``."""
+        v = self._truth(residual, eps)
+        log_p = self._log_prob_of(v) if self.signs is None else self._log_prob_beyond(v)
+        return log_p + np.log(as_array(self.unit))
+
+    def sample(self, k: int) -> Any:
+        """Draw ``(k, N, M)``: noise of truths with nothing else known of them."""
+        v = self.laws.quantiles(self.which, own_rng().random((k, *self.which.shape)))
+        return self._residual(v if self.signs is None else self._one_image(v))
+
+    def from_uniform(self, share: Array) -> Array | None:
+        """Make noise ``(K, N, M)`` of as many uniform numbers."""
+        if self.signs is not None:
+            return None
+        return self._residual(self.laws.quantiles(self.which, share))
+
+    def measure(self, clean: Any, w: Any) -> "tuple[Any, LikelihoodNoise]":
+        """Measure clean values anew, as their rows were, which now have the values ``w``."""
+        rng = np.random.default_rng(int(own_rng().integers(2**62)))
+        v = self._truth(as_array(w - clean))
+        laws, which = self.laws, self.which
+        new = laws.simulate(which, v, rng)
+        own = {name: value[which] for name, value in laws.parameters.items()}
+        made = LikelihoodNoise.of(laws.measuring, new, own, laws.low[which], laws.high[which])
+        noise = replace(made, unit=self.unit, signs=self.signs, observed=self.observed)
+        shift = self._signed(made.location - self.location) / as_array(self.unit)
+        return w + like(shift, w), noise
+
+    def mean(self) -> Any:
+        """Means ``(N, M)`` of the noise."""
+        return self._residual(self.laws.grids.mean[self.which])
+
+    def variance(self) -> Any:
+        """Variances ``(N, M)``."""
+        return like(self.laws.grids.variance[self.which], self.unit) / self.unit**2
+
+    def features(self) -> Any:
+        """Standard deviations, then means."""
+        both = (as_array(self.variance()) ** 0.5, as_array(self.mean()))
+        return like(np.concatenate(both, -1), self.unit)
+
+    def as_mixture(self) -> IndependentMixture:
+        """Write the law as a mixture of Gaussians, folded at the ends of the truth.
+
+        An approximation: at the mean over a likelihood of counts, the mixture's logarithm is less
+        by at most 0.005 nats in rows of one value, and 0.01 in others.
+        """
+        shapes, shape_of = self._gaussians()
+        grids, unit = self.laws.grids, as_array(self.unit)
+        location = as_array(self._residual(grids.mode[self.which]))
+        scale = -self._signed(grids.width[self.which]) / unit
+        return IndependentMixture(shapes, shape_of[self.which], location, scale)
+
+    def mirrored(self, signs: Array) -> "LikelihoodNoise":
+        """Return the law of rows mirrored where ``signs``, ``(N, M)``, are negative."""
+        return replace(self, signs=signs)
+
+    def divide(self, scale: Any) -> Self:
+        """Return the law of ``n / scale``."""
+        return replace(self, unit=self.unit * scale)
+
+    def to(self, *, dtype: Any = None, device: Any = None) -> Self:
+        """Move to another precision or device.
+
+        Likelihoods are computed in double precision by the processor all the same; what they
+        answer follows ``unit``.
+        """
+        return replace(self, unit=moved(self.unit, dtype, device))
+
+    # -- truths and residuals -------------------------------------------------------------------
+
+    def _signed(self, values: Array) -> Array:
+        return values if self.signs is None else self.signs * values
+
+    def _residual(self, v: Array) -> Any:
+        return like(self._signed(self.location - v) / as_array(self.unit), self.unit)
+
+    def _truth(self, residual: Array, eps: float = EPS) -> Array:
+        """Return truths of residuals; one that rounding has moved across an end is at the end."""
+        unit = as_array(self.unit)
+        v = self.location - self._signed(residual * unit)
+        rounding = 50 * eps * (unit + np.abs(self.location))
+        low, high = self._ends()
+        near = (v >= low - rounding) & (v <= high + rounding)
+        return np.where(near, np.clip(v, low, high), v)
+
+    def _ends(self) -> Ends:
+        return self.laws.low[self.which], self.laws.high[self.which]
+
+    def _log_prob_of(self, v: Array) -> Array:
+        low, high = self._ends()
+        inside = (v >= low) & (v <= high)
+        which = np.broadcast_to(self.which, v.shape)
+        log_p = self.laws.log_prob(which, np.where(inside, v, self.laws.grids.mean[which]))
+        return np.where(inside, log_p, -np.inf)
+
+    # -- beyond the ends ------------------------------------------------------------------------
+
+    def _log_prob_beyond(self, v: Array) -> Array:
+        r"""Log density of truths ``v`` on both sides of the ends, whose folded form is exact.
+
+        :math:`L(x) \, m(v) / \sum_s m(R_s x)` with ``v`` folded to ``x`` and the mixture ``m``.
+        """
+        low, high = self._ends()
+        x = np.where(v < low, 2 * low - v, np.where(v > high, 2 * high - v, v))
+        inside = (x >= low) & (x <= high)  # not so from one mirror image on
+        shares = logsumexp([self._log_mixture(u) for u in self._images(x)], axis=0)
+        with np.errstate(invalid="ignore"):
+            log_p = self._log_prob_of(x) + self._log_mixture(v) - shares
+        return np.where(inside, log_p, -np.inf)
+
+    def _one_image(self, x: Array) -> Array:
+        """Move truths to one of their images each, by the mixture's shares."""
+        images = np.stack(self._images(x))
+        log_shares = np.stack([self._log_mixture(u) for u in images])
+        shares = np.exp(log_shares - logsumexp(log_shares, axis=0))
+        chosen = (np.cumsum(shares, 0) < own_rng().random(x.shape)).sum(0)
+        return np.take_along_axis(images, np.minimum(chosen, len(images) - 1)[None], 0)[0]
+
+    def _images(self, x: Array) -> list[Array]:
+        return [x, *(2 * end - x for end in self._ends() if np.isfinite(end).any())]
+
+    def _gaussians(self) -> tuple[Any, IntArray]:
+        return self.laws.gaussians(PARTS_OF_ONE if self.dim == 1 else PARTS_OF_MANY)
+
+    def _log_mixture(self, v: Array) -> Array:
+        """Log of the mixture in the units of its likelihood; minus infinity at infinity."""
+        table, shape_of = self._gaussians()
+        grids = self.laws.grids
+        z = ((v - grids.mode[self.which]) / grids.width[self.which])[..., None]
+        finite = np.isfinite(z)
+        c, b, S = (x[shape_of[self.which]] for x in table)
+        with np.errstate(divide="ignore"):
+            log_p = np.log(c) - 0.5 * (np.log(S) + np.square(np.where(finite, z, 0.0) - b) / S)
+        return np.where(finite[..., 0], logsumexp(log_p, axis=-1), -np.inf)
+
+
+# -- what users say -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -212,10 +439,8 @@ def _check_binomial(w: Array, parameters: Mapping[str, Array]) -> None:
     _refuse(w, _whole, "w", "successes, whole numbers of at least 0, for noise.binomial")
     position = first_bad(w > n)
     if position is not None:
-        raise ValueError(
-            f"Expected no more successes in w than trials n; got {w[position]:g} of "
-            f"{n[position]:g} at {place(position)}."
-        )
+        got = f"{w[position]:g} of {n[position]:g}"
+        refuse(w > n, "no more successes in w than trials n", got=got)
 
 
 def _whole(x: Array) -> Any:
@@ -248,60 +473,36 @@ class MultiplicativeReading(Reading):
 
     def read(self, w: Array) -> tuple[Array, LikelihoodNoise]:
         """Return locations ``(N, M)`` in the units of the truth, and the law of their noise."""
-        bad = first_bad(w <= 0)
-        if bad is not None:
+        refuse(w <= 0, "values above 0 in w for noise.multiplicative", w)
+        law = as_noise(self.law, *w.shape)
+        if not (isinstance(law, GaussianNoise | OtherNoise) and law.independent):
             raise ValueError(
-                f"Expected values above 0 in w for noise.multiplicative; got {w[bad]:g} at "
-                f"{place(bad)}."
+                "Expected a law of independent values for noise.multiplicative; got "
+                f"{law!r}. Fit numpy.log(w) with that law instead."
             )
-        rows, columns = w.shape
-        law = as_noise(self.law, rows, columns)
-        values, own = _by_value(law, (rows, columns))
+        if isinstance(law, GaussianNoise) and not (law.factor > 0).all():
+            raise ValueError("Expected errors above zero for noise.multiplicative; got a zero.")
+        values = law.values()
         measuring = Measuring(
-            _LogProbOfRatio(values), _SimulateRatio(values),
+            partial(_log_prob_of_ratio, values), partial(_simulate_ratio, values),
             "Fit numpy.log(w) with the law itself, and take the exponential of the truth.",
         )  # fmt: skip
+        which = np.arange(len(values), dtype=np.float64).reshape(-1, law.dim)
+        own = {"which": np.broadcast_to(which, w.shape)}
         return LikelihoodReading(measuring, own, self.truth_ends).read(w)
 
 
-@dataclass(frozen=True)
-class _LogProbOfRatio:
-    law: Callable[..., Noise]
-
-    def __call__(self, w: Array, v: Array, **parameters: Array) -> Array:
-        error = np.log(w) - np.log(np.maximum(v, TINY))
-        noise = self.law(**{name: x.reshape(-1, 1) for name, x in parameters.items()})
-        return noise.log_prob(error.reshape(1, -1, 1)).reshape(v.shape)
+def _log_prob_of_ratio(law: Noise, w: Array, v: Array, which: Array) -> Array:
+    error = np.log(w) - np.log(np.maximum(v, TINY))
+    noise = law[which.reshape(-1).astype(np.int64)]
+    return noise.log_prob(error.reshape(1, -1, 1)).reshape(v.shape)
 
 
-@dataclass(frozen=True)
-class _SimulateRatio:
-    law: Callable[..., Noise]
-
-    def __call__(self, v: Array, rng: np.random.Generator, **parameters: Array) -> Array:
-        with isolated_rng(int(rng.integers(2**31 - 1))):
-            noise = self.law(**{name: x.reshape(-1, 1) for name, x in parameters.items()})
-            error = as_array(noise.sample(1)).reshape(v.shape)
-        return v * np.exp(error)
-
-
-def _by_value(noise: Noise, shape: tuple[int, int]) -> tuple[Callable[..., Noise], dict[str, Any]]:
-    """Return a law value by value, and its parameters ``(N, M)``."""
-    if isinstance(noise, GaussianNoise) and noise.diagonal:
-        if not (noise.factor > 0).all():
-            raise ValueError("Expected errors above zero for noise.multiplicative; got a zero.")
-        return _gaussian, {"sd": np.broadcast_to(noise.factor, shape)}
-    made = noise.value_law() if noise.independent else None
-    if made is None or any(x.ndim != 2 or x.shape[1] != shape[1] for x in made[1].values()):
-        raise ValueError(
-            "Expected a law of independent values for noise.multiplicative, with parameters for "
-            f"each value; got {noise!r}. Fit numpy.log(w) with that law instead."
-        )
-    return made[0], {name: np.broadcast_to(x, shape) for name, x in made[1].items()}
-
-
-def _gaussian(sd: Array) -> GaussianNoise:
-    return GaussianNoise(sd, shared=False, n_rows=len(sd))
+def _simulate_ratio(law: Noise, v: Array, rng: np.random.Generator, which: Array) -> Array:
+    with isolated_rng(int(rng.integers(2**31 - 1))):
+        noise = law[which.reshape(-1).astype(np.int64)]
+        error = as_array(noise.sample(1)).reshape(v.shape)
+    return v * np.exp(error)
 
 
 # -- checks ---------------------------------------------------------------------------------------
@@ -322,11 +523,7 @@ def _spread(values: Any, name: str, shape: tuple[int, int]) -> Array:
 
 
 def _refuse(values: Array, good: Callable[[Array], Any], name: str, what: str) -> None:
-    position = first_bad(~(good(values) & np.isfinite(values)))
-    if position is not None:
-        raise ValueError(
-            f"Expected {what}; got {values[position]:g} in {name} at {place(position)}."
-        )
+    refuse(~(good(values) & np.isfinite(values)), what, values, f"{{:g}} in {name}")
 
 
 def _checked_ends(ends: Any) -> tuple[float | None, float | None]:

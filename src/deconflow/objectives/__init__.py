@@ -9,8 +9,7 @@ from deconflow.objectives.base import (
     RowData,
 )
 from deconflow.objectives.chains import Chains, proposing_network
-from deconflow.objectives.coupled import CoupledChains
-from deconflow.objectives.roulette import Roulette
+from deconflow.objectives.unbiased import CoupledChains, Roulette
 
 __all__ = [
     "ELBO",

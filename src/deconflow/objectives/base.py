@@ -1,29 +1,47 @@
 r"""The one abstraction for what is trained, plain likelihoods, and the paper's bounds."""
 
 from abc import ABC, abstractmethod
-from typing import Protocol, Self
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from deconflow.densities import Density, simulate
+from deconflow.densities import Density
+from deconflow.noise import RowIndex
 from deconflow.observations import Observations, Pairs
-from deconflow.posteriors import PosteriorModel, WeightedDraws, weigh
+from deconflow.posteriors import PosteriorModel, weigh
 
 
-class RowData(Protocol):
-    """Data of the fit loop: rows, by index, with optional weights."""
+@dataclass(frozen=True)
+class NumberedRows:
+    """Observations with their numbers in the data set, by which a chain finds its state."""
+
+    observations: Observations
+    row: Tensor
 
     @property
     def weights(self) -> Tensor | None:
-        """Row weights with mean one, or None."""
+        """Row weights of the observations."""
+        return self.observations.weights
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return len(self.row)
 
-    def __getitem__(self, rows) -> Self: ...  # noqa: ANN001
+    def __getitem__(self, rows: RowIndex) -> Self:
+        return replace(self, observations=self.observations[rows], row=self.row[rows])
 
     def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
         """Move to another precision or device."""
+        moved = self.observations.to(dtype=dtype, device=device)
+        return replace(self, observations=moved, row=self.row.to(device=device))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # never changed, so no copy of an objective needs its own
+
+
+#: Data of the fit loop: rows, by index, with optional weights.
+RowData = Observations | Pairs | NumberedRows
 
 
 class Objective(nn.Module, ABC):
@@ -75,23 +93,16 @@ class PosteriorLikelihood(Objective):
         return self.posterior.log_prob(data.observations, data.v.unsqueeze(0)).squeeze(0)
 
 
-class _Bound(Objective):
-    """A bound from ``K`` weighted draws per row."""
+class Amortised(Objective):
+    """An objective of a density and a posterior, from ``n_draws`` weighted draws per row."""
 
-    def __init__(self, density: Density, posterior: PosteriorModel, draws: int) -> None:
+    def __init__(self, density: Density, posterior: PosteriorModel, n_draws: int) -> None:
         super().__init__()
-        self.density, self.posterior, self.draws = density, posterior, draws
-
-    def forward(self, data: Observations) -> Tensor:
-        """Return the bound of each row."""
-        return self.reduce(weigh(self.density, self.posterior, data, self.draws))
-
-    @abstractmethod
-    def reduce(self, draws: WeightedDraws) -> Tensor:
-        """Turn ``(K, N)`` log weights into ``(N,)`` bounds."""
+        self.density, self.posterior, self.n_draws = density, posterior, n_draws
+        self.draws = n_draws
 
 
-class ELBO(_Bound):
+class ELBO(Amortised):
     r"""The evidence lower bound with ``K`` draws.
 
     .. math:: L(K) = \frac{1}{K} \sum_k \log \frac{p_n(w - v_k) \, p(v_k)}{q(v_k)}
@@ -101,12 +112,12 @@ class ELBO(_Bound):
     Dockhorn et al. (2020), https://arxiv.org/abs/2006.09396
     """
 
-    def reduce(self, draws: WeightedDraws) -> Tensor:
+    def forward(self, data: Observations) -> Tensor:
         """Average the log weights."""
-        return draws.log_weights.mean(0)
+        return weigh(self.density, self.posterior, data, self.n_draws).log_weights.mean(0)
 
 
-class ImportanceWeighted(_Bound):
+class ImportanceWeighted(Amortised):
     r"""The importance-weighted bound with ``K`` draws.
 
     .. math:: L_{IW}(K) = \log \frac{1}{K} \sum_k \frac{p_n(w - v_k) \, p(v_k)}{q(v_k)}
@@ -116,30 +127,6 @@ class ImportanceWeighted(_Bound):
     Burda et al. (2016), https://arxiv.org/abs/1509.00519
     """
 
-    def reduce(self, draws: WeightedDraws) -> Tensor:
+    def forward(self, data: Observations) -> Tensor:
         """Average the weights."""
-        return draws.log_marginal()
-
-
-def proposal_step(
-    density: Density, posterior: PosteriorModel, data: Observations, k: int
-) -> Tensor:
-    r"""Return ``(N,)`` numbers whose gradient reaches the posterior only.
-
-    An unbiased estimate of ``log p(w)`` has the same expectation whatever the posterior, so its
-    gradient teaches the posterior nothing but noise: the posterior gets this step of its own.
-    The importance-weighted bound of ``k`` draws where draws are differentiable, forward KL on
-    simulated pairs where they are not; zeros for a posterior with nothing to learn.
-    """
-    if not any(parameter.requires_grad for parameter in posterior.parameters()):
-        return data.w.new_zeros(len(data))
-    if not posterior.differentiable:
-        return PosteriorLikelihood(posterior)(simulate(density, data))
-    learning = [parameter for parameter in density.parameters() if parameter.requires_grad]
-    try:
-        for parameter in learning:
-            parameter.requires_grad_(False)
-        return weigh(density, posterior, data, k).log_marginal()
-    finally:
-        for parameter in learning:
-            parameter.requires_grad_(True)
+        return weigh(self.density, self.posterior, data, self.n_draws).log_marginal()

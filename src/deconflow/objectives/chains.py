@@ -17,18 +17,13 @@ ergodicity of particle Gibbs samplers"; Tjelmeland (2004), "Using all Metropolis
 to estimate mean values".
 """
 
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from typing import Any, Self
-
 import torch
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from deconflow.densities import Density, Dropout, Stack, without_dropout
+from deconflow.densities import Density, Stack, without_dropout
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import RowIndex
-from deconflow.objectives.base import Objective
+from deconflow.objectives.base import NumberedRows, Objective
 from deconflow.observations import Observations
 from deconflow.posteriors import (
     MixtureNetwork,
@@ -41,33 +36,6 @@ from deconflow.posteriors import (
 NETWORK_COMPONENTS, NETWORK_WIDTH = 4, 64
 #: Draws from the weights on which a gradient is taken.
 GRADIENT_DRAWS = 2
-
-
-@dataclass(frozen=True)
-class NumberedRows:
-    """Observations with their numbers in the data set, by which a chain finds its state."""
-
-    observations: Observations
-    row: Tensor
-
-    @property
-    def weights(self) -> Tensor | None:
-        """Row weights of the observations."""
-        return self.observations.weights
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-    def __getitem__(self, rows: RowIndex) -> Self:
-        return replace(self, observations=self.observations[rows], row=self.row[rows])
-
-    def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
-        """Move to another precision or device."""
-        moved = self.observations.to(dtype=dtype, device=device)
-        return replace(self, observations=moved, row=self.row.to(device=device))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self  # never changed, so no copy of an objective needs its own
 
 
 class Chains(Objective):
@@ -116,7 +84,6 @@ class Chains(Objective):
         self.proposing = mixture
         device = next(density.parameters()).device
         self.mixtures = (mixtures or propose(data, mixture, data.w.dtype)).to(device=device)
-        self._drops = any(isinstance(m, Dropout) and m.level > 0 for m in density.modules())
         self.register_buffer("latents", self.mixtures.sample(self.members, 1.0))
         self.register_buffer("visits", torch.zeros(len(data), device=device))
         self.register_buffer("moves", torch.zeros(self.members, len(data), device=device))
@@ -185,7 +152,7 @@ class Chains(Objective):
         count = v.shape[1]
         log_ratio = data.log_ratio(v.flatten(0, 1)).unflatten(0, (-1, count))
         v = v.transpose(0, 1).flatten(1, 2)
-        with without_dropout(self.density) if self._drops else nullcontext():
+        with without_dropout(self.density):
             log_weights = self._log_prob(v) + log_ratio.transpose(0, 1).flatten(1)
         return WeightedDraws(v, log_weights)
 

@@ -1,6 +1,7 @@
-"""The corner picture: every pair of columns."""
+"""Every pair of columns, and single rows with their posteriors."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,17 +9,26 @@ from corner import hist2d
 from numpy.typing import ArrayLike
 
 from deconflow._types import AnyArray, Array
-from deconflow.plots.axis import Axis
-from deconflow.plots.curves import draw_density, draw_measured, draw_posterior
+from deconflow.plots.drawing import (
+    AGAIN,
+    DATA,
+    DENSITY,
+    MOST_AS_VECTORS,
+    draw_density,
+    draw_measured,
+    draw_posterior,
+    panels,
+    room_for_legend,
+)
 from deconflow.plots.inputs import (
     DRAWS,
+    Axis,
     MarkedRow,
     axes_of,
     marked_rows,
     measurements,
     some_of,
 )
-from deconflow.plots.style import DATA, DENSITY, MOST_AS_VECTORS, panels
 
 SIGMAS = np.array([0.5, 1.0, 1.5, 2.0])
 #: Mass inside the 0.5, 1, 1.5 and 2 sigma contours of a two-dimensional Gaussian.
@@ -30,6 +40,8 @@ MOST_COLUMNS = 12
 SHOWN, SHOWN_DRAWS = 20_000, 300
 #: Inches.
 PANEL, ONLY_PANEL = (2.4, 2.3), (6.0, 3.6)
+#: Errors around a measurement that its axis shows.
+BARS = 2.5
 
 
 def corner(
@@ -171,3 +183,74 @@ def _draw_legend(grid: AnyArray, marked: Sequence[MarkedRow]) -> None:
         fontsize="small" if few else "medium", borderaxespad=0.0, handletextpad=0.5,
     )  # fmt: skip
     legend.set_in_layout(False)  # it reaches over empty panels
+
+
+def row(
+    model: Any,
+    w: ArrayLike,
+    noise: Any = None,
+    *,
+    rows: Sequence[int],
+    row_names: Sequence[Any] | None = None,
+    given: Any = None,
+    limits: Any = None,
+    columns: Any = None,
+    names: Sequence[str] | None = None,
+    ax: Any = None,
+    random_state: int = 0,
+    **figure: Any,
+) -> AnyArray:
+    """Draw the posterior of single rows, with their measurements and the density of all rows.
+
+    Parameters
+    ----------
+    model
+        A fitted estimator.
+    w, noise, given, limits
+        Measurements and what is known of them, as in ``fit``.
+    rows
+        Numbers of the rows to show.
+    row_names
+        What these rows are called; None for their numbers.
+    columns
+        Columns to show, by name or number, in this order; None for all.
+    names
+        Labels of all columns, as ``x`` or ``x [mas]``; None for those of the model.
+    ax
+        ``(R, D)`` axes of matplotlib; None for a new figure.
+    random_state
+        Seed of the draws.
+    **figure
+        Options of a new figure, as ``figsize`` and ``dpi``, for :func:`matplotlib.pyplot.subplots`.
+
+    Returns
+    -------
+    array of Axes
+        ``(R, D)``: a line of panels for each row. Dashed the prior, which is the deconvolved
+        density; filled the posterior; below it the measurement.
+    """
+    if not len(np.atleast_1d(rows)):
+        raise ValueError("Expected rows= with numbers of rows for a picture of kind row; got none.")
+    values, data = measurements(model, w, noise, given, limits)
+    marked = marked_rows(model, rows, row_names, values, data, random_state)
+    shown = axes_of(model, columns, names, model.sample(DRAWS, random_state=random_state))
+    grid = panels(ax, len(marked), len(shown), (4.2, 3.1), figure)
+    for line, each in zip(grid, marked, strict=True):
+        for panel, axis in zip(line, shown, strict=True):
+            _draw_panel(panel, model, each, axis)
+        line[0].set_ylabel(f"{each.name}: density")
+        room_for_legend(line[-1])
+    return grid
+
+
+def _draw_panel(ax: Any, model: Any, row: MarkedRow, axis: Axis) -> None:
+    value, bar = row.w[axis.number], BARS * row.errors[axis.number]
+    low, high = np.fmin(axis.low, value - bar), np.fmax(axis.high, value + bar)
+    axis = replace(axis, low=low, high=high)  # unless the value is missing
+    draw_density(ax, model.density_, axis, "prior", ls=AGAIN, lw=1.5)
+    draw_posterior(ax, row.posterior, axis, row.colour, "posterior")
+    if np.isfinite(value):
+        words = {-1: "an upper limit", 1: "a lower limit"}
+        label = words.get(int(row.limits[axis.number]), "measured")
+        row.draw_value(ax, axis.number, label=label)
+    axis.along_x(ax)

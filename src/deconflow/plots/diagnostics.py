@@ -8,9 +8,8 @@ from numpy.typing import ArrayLike
 from scipy.stats import binom
 
 from deconflow._types import AnyArray, Array
-from deconflow.plots.curves import draw_again, draw_measured
+from deconflow.plots.drawing import DATA, DENSITY, SECOND, draw_again, draw_measured, panels
 from deconflow.plots.inputs import axes_of, some_of, to_simulate
-from deconflow.plots.style import DATA, DENSITY, SECOND, panels
 from deconflow.trust import predictive_ranks, simulate_like
 
 RANK_BINS = 20

@@ -1,22 +1,131 @@
-"""What pictures are made of: measurements, axes, and single rows with their posteriors."""
+"""What pictures are made of: measurements, axes with their labels, and single rows."""
 
+import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.ndimage import gaussian_filter1d
 
 from deconflow._types import Array
 from deconflow.checks import check_integer
 from deconflow.core import EVERYTHING, has_noise, observe, refuse
 from deconflow.estimators import Posterior, column_numbers
 from deconflow.models import measured_values
-from deconflow.plots.axis import LARGEST, Axis, span
-from deconflow.plots.style import COLOURS, MARKERS
-from deconflow.plots.words import bare, labels_of, typeset
 
 DRAWS = 20_000
 POSTERIOR_DRAWS, PROPOSALS = 2000, 4000
+#: Colours of single rows, after Okabe and Ito (2008): neighbours differ in lightness, too.
+COLOURS = ("#d55e00", "#56b4e9", "#00714f", "#e69f00", "#6b3000", "#cc79a7")
+#: Markers of single rows: one more than colours, so that pairs of both repeat late.
+MARKERS = ("X", "o", "s", "^", "D", "P", "v")
+POINTS = 400
+#: Values beyond this are not drawn: their squares overflow.
+LARGEST = 1e100
+#: An axis leaves out the first share of the values at each end; of a tail that is longer than this
+#: many widths of its half, more, but no more than the last share.
+OUTERMOST, LONGEST_TAIL, MOST_OF_A_TAIL = 0.002, 6.0, 0.025
+#: An axis reaches at most this many widths of the truth beyond it, to show measurements.
+BEYOND = 1.5
+PAD = 0.04
+FEWEST_BINS, MOST_BINS = 8, 200
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The axis of a column: its number, its label, and its ends."""
+
+    number: int
+    label: str
+    low: float
+    high: float
+
+    def points(self, count: int = POINTS) -> Array:
+        """Return evenly spaced values."""
+        return np.linspace(self.low, self.high, count)
+
+    def histogram(self, values: Array, like: Array | None = None) -> tuple[Array, Array]:
+        """Return densities and edges of bins, which suit the values, or the values ``like``.
+
+        Values beyond the ends count as there.
+        """
+        edges = self._edges(values if like is None else like)
+        counts = np.histogram(values, edges)[0]
+        return counts / (max(1, np.isfinite(values).sum()) * (edges[1] - edges[0])), edges
+
+    def _edges(self, values: Array) -> Array:
+        """Return edges of bins: around each number, if all of them are whole.
+
+        The width of others decreases with their number as that of Scott (1979), but for the
+        narrowest peak, and is finer, because the eye smooths by itself.
+        """
+        if are_whole(values) and self.high - self.low < MOST_BINS:
+            return np.arange(np.floor(self.low + 0.5) - 0.5, self.high + 1.0)
+        inside = values[(values >= self.low) & (values <= self.high)]
+        width = 2.0 * _narrowest_spread(inside) * max(1, len(inside)) ** (-1 / 3)
+        bins = (self.high - self.low) / width if width > 0 else 5 * FEWEST_BINS
+        return self.points(int(np.clip(np.ceil(bins), FEWEST_BINS, MOST_BINS)) + 1)
+
+    def curve_of_draws(self, draws: Array) -> tuple[Array, Array]:
+        """Return values along the axis, and a smooth density of draws there."""
+        x = self.points()
+        step = x[1] - x[0]
+        counts = np.histogram(draws, POINTS, (self.low - step / 2, self.high + step / 2))[0]
+        width = 0.9 * _narrowest_spread(draws) * len(draws) ** -0.2
+        smooth = gaussian_filter1d(counts.astype(float), max(1.0, width / step), mode="constant")
+        return x, smooth / (len(draws) * step)
+
+    def along_x(self, ax: Any) -> None:
+        """Make it the horizontal axis of a panel of densities, whose heights need no numbers."""
+        ax.set(xlabel=self.label, xlim=(self.low, self.high), ylim=(0, None), yticks=[])
+
+
+def span(truth: ArrayLike, other: ArrayLike = ()) -> tuple[float, float]:
+    """Return ends that hold almost all of the truth, and the other values near it."""
+    low, high = _span_of(truth)
+    if np.size(other):
+        beyond = BEYOND * (high - low) or np.inf
+        lowest, highest = _span_of(other)
+        low, high = (
+            min(low, max(lowest, low - beyond)),
+            max(high, min(highest, high + beyond)),
+        )
+    pad = PAD * (high - low) or 0.5
+    return float(low - pad), float(high + pad)
+
+
+def are_whole(values: Array) -> bool:
+    """Whether all values are whole numbers, as counts are, up to rounding."""
+    seen = values[np.isfinite(values)]
+    return len(seen) > 0 and bool((np.abs(seen - np.round(seen)) < 1e-4).all())
+
+
+def _span_of(values: ArrayLike) -> tuple[float, float]:
+    """Range of most values: without the far parts of long tails, which would hide the rest."""
+    seen = np.asarray(values, dtype=float)
+    seen = seen[np.abs(seen) <= LARGEST]
+    shares = np.array([OUTERMOST, MOST_OF_A_TAIL, 0.16, 0.5])
+    least, low, below, middle = np.quantile(seen, shares)
+    most, high, above, _ = np.quantile(seen, 1 - shares)
+    return (
+        float(np.clip(below - LONGEST_TAIL * (middle - below), least, low)),
+        float(np.clip(above + LONGEST_TAIL * (above - middle), high, most)),
+    )
+
+
+def _narrowest_spread(values: Array) -> float:
+    """Standard deviation of the Gaussian whose densest quarter is as wide as that of the values.
+
+    With several peaks it is that of a narrow one: the spread of all would blur it.
+    """
+    ranked = np.sort(values)
+    count = len(ranked) // 4
+    if count < 2:
+        return float(values.std()) if len(values) else 0.0
+    return float((ranked[count:] - ranked[:-count]).min() / 0.637)
 
 
 @dataclass(frozen=True)
@@ -33,10 +142,6 @@ class MarkedRow:
     posterior: Posterior
     colour: str
     marker: str
-
-    def words(self, d: int) -> str:
-        """Describe a value."""
-        return {-1: "an upper limit", 1: "a lower limit"}.get(int(self.limits[d]), "measured")
 
     def draw_value(self, ax: Any, x: int, y: int | None = None, **style: Any) -> None:
         """Draw the measurement with its error bar: one column, low in the panel, or two."""
@@ -55,11 +160,11 @@ def measurements(
     model: Any, w: Any, noise: Any, given: Any, limits: Any, *, noise_needed: bool = True
 ) -> tuple[Array, Any]:
     """Check measurements, NaN where there are none, and their noise, if it is given or needed."""
-    if not (noise_needed or given is not None or has_noise(w, noise)):
-        facts = {} if limits is None else {"limits": limits}
-        return _drawable(measured_values(model.fit_, observe(w, 0.0, **facts))[0]), None
     facts = {"given": given, "limits": limits}
-    data = model._rows(w, noise, {name: each for name, each in facts.items() if each is not None})
+    facts = {name: each for name, each in facts.items() if each is not None}
+    if not (noise_needed or given is not None or has_noise(w, noise)):
+        return _drawable(measured_values(model.fit_, observe(w, 0.0, **facts))[0]), None
+    data = model._rows(w, noise, facts)
     return _drawable(data.measured()), data
 
 
@@ -142,3 +247,65 @@ def _drawable(values: Array) -> Array:
             f"{empty[0]}."
         )
     return values
+
+
+def labels_of(model: Any, names: Sequence[str] | None, measured: int | None = None) -> list[str]:
+    """Return labels of the true columns of a model, as ``x`` or ``x [mas]``; ``names`` come first.
+
+    With the number of ``measured`` columns they are those of these.
+    """
+    fit = model.fit_
+    own = list(fit.names) if measured is None else fit.labels.measured(measured)
+    if names is not None:
+        if isinstance(names, str) or len(names) != len(own):
+            raise ValueError(f"Expected {len(own)} names; got {names!r}.")
+        return [str(name) for name in names]
+    units = (fit.units if measured is None else fit.labels.units) or []
+    if len(units) != len(own):
+        return own
+    return [f"{name} [{unit}]" if unit else name for name, unit in zip(own, units, strict=True)]
+
+
+def bare(label: str) -> str:
+    """Return a label without its unit.
+
+    Examples
+    --------
+    >>> bare("pmra [mas.yr**-1]")
+    'pmra'
+    """
+    return _parts(label)[0]
+
+
+def typeset(label: str) -> str:
+    r"""Escape a name for matplotlib, and typeset its unit if astropy can read it.
+
+    Examples
+    --------
+    >>> typeset("pmra [mas.yr**-1]")
+    'pmra [$\\mathrm{mas\\,yr^{-1}}$]'
+    >>> typeset("price [$]")
+    'price [\\$]'
+    """
+    name, unit = (part.replace("$", r"\$") for part in _parts(label))
+    return f"{name} [{_typeset_unit(unit) or unit}]" if unit else name
+
+
+def _parts(label: str) -> tuple[str, str]:
+    found = re.fullmatch(r"(.+?) \[(.+)\]", label, re.DOTALL)
+    return (found[1], found[2]) if found else (label, "")
+
+
+def _typeset_unit(unit: str) -> str | None:
+    """Return a unit as mathematics; None if astropy or matplotlib cannot read it."""
+    try:
+        from astropy.units import Unit
+        from matplotlib.mathtext import MathTextParser
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # deprecated ways to write units can be read, too
+            text = Unit(unit).to_string("latex_inline")
+        MathTextParser("path").parse(text)
+    except (ModuleNotFoundError, ValueError, TypeError):
+        return None
+    return text

@@ -1,14 +1,31 @@
-"""The density of each column, with its band."""
+"""The density of each column: with its band, and measured again with noise."""
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from deconflow._types import AnyArray
-from deconflow.plots.curves import draw_density, draw_measured
-from deconflow.plots.inputs import DRAWS, axes_of, measurements
-from deconflow.plots.style import room_for_legend, wrapped
+from deconflow._types import AnyArray, Array
+from deconflow.plots.drawing import (
+    DATA,
+    DENSITY,
+    MOST_AS_VECTORS,
+    SECOND,
+    draw_again,
+    draw_density,
+    draw_measured,
+    panels,
+    room_for_legend,
+    wrapped,
+)
+from deconflow.plots.inputs import DRAWS, Axis, axes_of, measurements, to_simulate
+from deconflow.trust import simulate_like
+
+SHOWN = 20_000
+#: Least number of simulated rows, for a smooth curve.
+REPEATS = 20_000
+AGAIN_WORDS = "deconvolved, measured again"
 
 
 def marginals(
@@ -53,12 +70,94 @@ def marginals(
         values, _ = measurements(model, *facts, noise_needed=False)
     draws = model.sample(DRAWS, random_state=random_state)
     shown = axes_of(model, columns, names, draws, values)
+    return _draw_columns(ax, model, shown, values, None, figure)
+
+
+def before_after(
+    model: Any,
+    w: ArrayLike,
+    noise: Any = None,
+    *,
+    given: Any = None,
+    limits: Any = None,
+    columns: Any = None,
+    names: Sequence[str] | None = None,
+    ax: Any = None,
+    random_state: int = 0,
+    **figure: Any,
+) -> AnyArray:
+    """Draw the measurements, the deconvolved density, and that density with noise again.
+
+    Parameters
+    ----------
+    model
+        A fitted estimator.
+    w, noise, given, limits
+        Measurements, as in ``fit``. Models with covariates and rows with limits cannot be
+        simulated, and are refused.
+    columns
+        Columns to show, by name or number, in this order; None for all.
+    names
+        Labels of all columns, as ``x`` or ``x [mas]``; None for those of the model.
+    ax
+        Axes of matplotlib: three if two columns are shown, otherwise one for each column; None for
+        a new figure.
+    random_state
+        Seed of the draws.
+    **figure
+        Options of a new figure, as ``figsize`` and ``dpi``, for :func:`matplotlib.pyplot.subplots`.
+
+    Returns
+    -------
+    array of Axes
+        For two columns: the measured points; as many draws of the truth; and these with noise
+        again, which look like the first if model and noise are right. Otherwise a panel for each
+        column, with the histogram of the measurements, the density of the truth with its band, and
+        dashed the density of that truth with noise again.
+    """
+    values, data = to_simulate(model, "before_after", w, noise, given, limits, SHOWN)
+    draws = model.sample(max(DRAWS, len(values)), random_state=random_state)
+    shown = axes_of(model, columns, names, draws, values)
+    times = 1 if len(shown) == 2 else max(1, -(-REPEATS // len(values)))
+    again = np.concatenate([*simulate_like(model.density_.sample, data, random_state, times)])
+    if len(shown) == 2:
+        return _draw_plane(ax, shown[0], shown[1], (values, draws, again), figure)
+    return _draw_columns(ax, model, shown, values, again, figure)
+
+
+def _draw_columns(
+    ax: Any,
+    model: Any,
+    shown: list[Axis],
+    values: Array | None,
+    again: Array | None,
+    figure: dict[str, Any],
+) -> AnyArray:
     grid = wrapped(ax, len(shown), figure)
     for panel, axis in zip(grid, shown, strict=True):
         draw_density(panel, model.density_, axis)
+        if again is not None and values is not None:
+            draw_again(panel, again[:, axis.number], values[:, axis.number], axis, AGAIN_WORDS)
         if values is not None:
             draw_measured(panel, values[:, axis.number], axis)
         axis.along_x(panel)
     grid[0].set_ylabel("density")
     room_for_legend(grid[-1])
+    return grid
+
+
+def _draw_plane(
+    ax: Any, x: Axis, y: Axis, clouds: tuple[Array, ...], figure: dict[str, Any]
+) -> AnyArray:
+    (grid,) = panels(ax, 1, 3, (3.2, 3.3), figure, sharex=True, sharey=True)
+    pairs = [cloud[:, [x.number, y.number]] for cloud in clouds]
+    pairs[1] = pairs[1][: np.isfinite(pairs[0]).all(1).sum()]
+    alpha = float(np.clip(25 / np.sqrt(len(clouds[0])), 0.15, 0.8))  # crowds of weak points show
+    looks = {"measured": DATA, "deconvolved": DENSITY, AGAIN_WORDS: SECOND}
+    for panel, points, (word, colour) in zip(grid, pairs, looks.items(), strict=True):
+        many = len(points) > MOST_AS_VECTORS
+        panel.plot(*points.T, ".", color=colour, ms=3.6, mew=0, alpha=alpha, rasterized=many)
+        panel.set_title(word, fontsize="medium")
+        panel.set(xlabel=x.label, xlim=(x.low, x.high), ylim=(y.low, y.high))
+    grid[0].set_ylabel(y.label)
     return grid

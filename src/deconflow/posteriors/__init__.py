@@ -1,8 +1,13 @@
 """Posteriors ``q(v | w, noise)`` of the true value of a row, and draws weighed by the exact one."""
 
-from deconflow.posteriors.base import PosteriorModel, WeightedDraws, weigh
 from deconflow.posteriors.coupled import SignedDraws, couple
-from deconflow.posteriors.mixtures import MixtureExact, RowMixtures
+from deconflow.posteriors.mixtures import (
+    MixtureExact,
+    PosteriorModel,
+    RowMixtures,
+    WeightedDraws,
+    weigh,
+)
 from deconflow.posteriors.networks import MixtureNetwork, RecognitionFlow, Whitening
 from deconflow.posteriors.proposals import STRETCH, RowsWithProposals, propose
 

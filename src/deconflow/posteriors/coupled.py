@@ -8,7 +8,7 @@ from torch import Tensor
 
 from deconflow.densities import Density
 from deconflow.observations import Observations
-from deconflow.posteriors.base import PosteriorModel, WeightedDraws, weigh
+from deconflow.posteriors.mixtures import PosteriorModel, WeightedDraws, weigh
 from deconflow.randomness import own_generator
 
 MOST_STEPS = 10_000
@@ -83,10 +83,12 @@ def couple(
     for draws in (first, second, drawn):
         _refuse_broken(draws.log_weights)
     rows = torch.arange(len(data), device=data.w.device)
-    pairs = _Pairs(rows, _start(first), _start(second), torch.zeros_like(rows, dtype=torch.bool))
+    ahead, behind = (_taken(each, _pick(each.normalised.mT)) for each in (first, second))
+    pairs = _Pairs(rows, ahead, behind, torch.zeros_like(rows, dtype=torch.bool))
     meeting = torch.zeros_like(rows)
     points = list(_points(0, pairs, burn_in, steps))
-    pairs.ahead = pairs.ahead.move(queue[0], _pick(pairs.ahead.chances(queue.pop(0))))
+    ahead = _joined(ahead, queue.pop(0))
+    pairs.ahead = _taken(ahead, _pick(_chances(ahead)))
     for t in range(1, MOST_STEPS + 1):
         points += _points(t, pairs, burn_in, steps)
         if t >= steps and bool(pairs.met.all()):
@@ -95,7 +97,7 @@ def couple(
         if not queue:
             pairs = pairs.take(~pairs.met)
             drawn = weigh(density, posterior, data[pairs.rows], (k - 1) * STEPS_AT_ONCE)
-            _refuse_broken(torch.cat([drawn.log_weights, pairs.ahead.log_weight.unsqueeze(0)]))
+            _refuse_broken(torch.cat([drawn.log_weights, pairs.ahead.log_weights]))
             queue = drawn.split([k - 1] * STEPS_AT_ONCE)
         now = pairs.advance(queue.pop(0))
         meeting[now.rows[now.met & ~pairs.met]] = t + 1
@@ -140,56 +142,46 @@ def couple_choices(p: Tensor, q: Tensor, same_state: Tensor) -> tuple[Tensor, Te
 
 
 @dataclass
-class _Chain:
-    """The kept point of each row, ``(N, D)``, with its log weight, ``(N,)``."""
-
-    v: Tensor
-    log_weight: Tensor
-
-    def chances(self, proposals: WeightedDraws) -> Tensor:
-        """Probabilities ``(N, K)`` of the own point and of each proposal."""
-        log_weights = torch.cat([self.log_weight.unsqueeze(0), proposals.log_weights])
-        return torch.softmax(log_weights.mT, -1)
-
-    def move(self, proposals: WeightedDraws, index: Tensor) -> "_Chain":
-        """Keep the own point where ``index`` is 0, else take a proposal."""
-        rows = torch.arange(len(index), device=index.device)
-        own, taken = index == 0, (index - 1).clamp(min=0)
-        v = torch.where(own.unsqueeze(1), self.v, proposals.v[taken, rows])
-        return _Chain(v, torch.where(own, self.log_weight, proposals.log_weights[taken, rows]))
-
-
-def _start(draws: WeightedDraws) -> _Chain:
-    """Keep one of the draws, by weight."""
-    chain = _Chain(draws.v[0], draws.log_weights[0])
-    return chain.move(draws, _pick(draws.normalised.mT) + 1)
-
-
-@dataclass
 class _Pairs:
-    """Two chains for each of some rows: ``X`` ahead by one step of ``Y``."""
+    """Two chains for each of some rows, each with a kept point: ``X`` is a step ahead of ``Y``."""
 
     rows: Tensor
-    ahead: _Chain
-    behind: _Chain
+    ahead: WeightedDraws
+    behind: WeightedDraws
     met: Tensor
 
-    def advance(self, proposals: WeightedDraws) -> "_Pairs":
+    def advance(self, fresh: WeightedDraws) -> "_Pairs":
         """Take a coupled step: index 0, the own point, is one state only after the meeting."""
-        p, q = self.ahead.chances(proposals), self.behind.chances(proposals)
-        same_state = torch.ones_like(p, dtype=torch.bool)
+        x, y = _joined(self.ahead, fresh), _joined(self.behind, fresh)
+        same_state = torch.ones_like(x.log_weights.mT, dtype=torch.bool)
         same_state[:, 0] = self.met
-        i, j, together = couple_choices(p, q, same_state)
+        i, j, together = couple_choices(_chances(x), _chances(y), same_state)
         j = torch.where(self.met, i, j)
-        ahead, behind = self.ahead.move(proposals, i), self.behind.move(proposals, j)
-        return _Pairs(self.rows, ahead, behind, self.met | together)
+        return _Pairs(self.rows, _taken(x, i), _taken(y, j), self.met | together)
 
     def take(self, which: Tensor) -> "_Pairs":
         """Keep some rows."""
         ahead, behind = (
-            _Chain(chain.v[which], chain.log_weight[which]) for chain in (self.ahead, self.behind)
+            WeightedDraws(chain.v[:, which], chain.log_weights[:, which])
+            for chain in (self.ahead, self.behind)
         )
         return _Pairs(self.rows[which], ahead, behind, self.met[which])
+
+
+def _joined(kept: WeightedDraws, fresh: WeightedDraws) -> WeightedDraws:
+    log_weights = torch.cat([kept.log_weights, fresh.log_weights])
+    return WeightedDraws(torch.cat([kept.v, fresh.v]), log_weights)
+
+
+def _chances(draws: WeightedDraws) -> Tensor:
+    """Probabilities ``(N, K)`` of the draws."""
+    return torch.softmax(draws.log_weights.mT, -1)
+
+
+def _taken(draws: WeightedDraws, index: Tensor) -> WeightedDraws:
+    """Keep one draw for each row: that with the number ``index``."""
+    rows = torch.arange(len(index), device=index.device)
+    return WeightedDraws(draws.v[index, rows][None], draws.log_weights[index, rows][None])
 
 
 def _points(
@@ -197,7 +189,7 @@ def _points(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Points of a step, with their weights and rows: first those of the time average."""
     share = 1 / (steps - burn_in + 1)
-    x, y, rows = pairs.ahead.v, pairs.behind.v, pairs.rows
+    x, y, rows = pairs.ahead.v[0], pairs.behind.v[0], pairs.rows
     if burn_in <= t <= steps:
         yield x, x.new_full((len(x),), share), rows
     apart = ~pairs.met

@@ -1,21 +1,106 @@
-r"""Gaussian mixtures as posteriors: one per row for many draws, and the exact ones of a mixture."""
+r"""Posteriors ``q(v | w, noise)``, weighted draws from them, and Gaussian mixtures as posteriors.
+
+Sampling-importance-resampling gives exact posteriors in the limit, from any proposal. Mixtures are
+one per row for many draws, or the exact posteriors of a mixture.
+"""
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from deconflow.densities import MixtureDensity
+from deconflow.densities import Density, MixtureDensity
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import HALF_LOG_2PI, GaussianNoise, RowIndex
 from deconflow.observations import Observations
-from deconflow.posteriors.base import PosteriorModel
 from deconflow.randomness import own_generator
 
 NEGLIGIBLE = 1e-300
+
+
+class PosteriorModel(nn.Module, ABC):
+    """A distribution of the true value given the observation, for every row at once.
+
+    Attributes
+    ----------
+    differentiable : bool
+        Whether draws are differentiable functions of the parameters, as the bounds need;
+        forward KL does without.
+    """
+
+    differentiable: bool = True
+
+    @abstractmethod
+    def sample(self, data: Observations, k: int) -> tuple[Tensor, Tensor]:
+        """Draw ``v`` of shape ``(k, N, D)``, with its log density ``(k, N)``."""
+
+    @abstractmethod
+    def log_prob(self, data: Observations, v: Tensor) -> Tensor:
+        """Log density ``(k, N)`` of ``v`` with shape ``(k, N, D)``."""
+
+
+@dataclass(frozen=True)
+class WeightedDraws:
+    r"""Proposals ``v`` of shape ``(K, N, D)`` with log weights ``(K, N)``.
+
+    .. math:: \log \omega = \log p(v) + \log p(w | v) - \log q(v | w)
+    """
+
+    v: Tensor
+    log_weights: Tensor
+
+    @property
+    def normalised(self) -> Tensor:
+        """Weights ``(K, N)`` that sum to one over the draws of each row."""
+        return torch.softmax(self.log_weights, 0)
+
+    def log_marginal(self) -> Tensor:
+        """Importance-weighted estimate of ``log p(w)``, ``(N,)``; a lower bound in expectation."""
+        return torch.logsumexp(self.log_weights, 0) - math.log(len(self.v))
+
+    def effective_sample_size(self) -> Tensor:
+        """Return ``1 / sum omega^2`` of the normalised weights, ``(N,)``, between 1 and K."""
+        return 1 / self.normalised.square().sum(0)
+
+    def mean(self) -> Tensor:
+        """Posterior means ``(N, D)``."""
+        return (self.normalised.unsqueeze(-1) * self.v).sum(0)
+
+    def covariance(self) -> Tensor:
+        """Posterior covariances ``(N, D, D)``."""
+        offset = self.v - self.mean()
+        return torch.einsum("kn,kni,knj->nij", self.normalised, offset, offset)
+
+    def split(self, counts: list[int]) -> "list[WeightedDraws]":
+        """Split the draws into sets of these many draws per row."""
+        pairs = zip(self.v.split(counts), self.log_weights.split(counts), strict=True)
+        return [WeightedDraws(v, log_weights) for v, log_weights in pairs]
+
+    def choose(self, n: int) -> Tensor:
+        """Draw the numbers ``(N, n)`` of proposals, by weight."""
+        own = own_generator(self.v.device)
+        return torch.multinomial(self.normalised.mT, n, replacement=True, generator=own)
+
+    def resample(self, n: int) -> Tensor:
+        """Draw ``(n, N, D)`` from the proposals by weight."""
+        choice = self.choose(n).mT
+        return torch.gather(self.v, 0, choice.unsqueeze(-1).expand(-1, -1, self.v.shape[-1]))
+
+
+def weigh(density: Density, posterior: PosteriorModel, data: Observations, k: int) -> WeightedDraws:
+    """Draw ``k`` proposals per row from ``posterior`` and weigh them by the truth.
+
+    References
+    ----------
+    Rubin (1988), "Using the SIR algorithm to simulate posterior distributions"
+    """
+    v, log_q = posterior.sample(data, k)
+    log_p = density.log_prob(v)
+    return WeightedDraws(v, log_p + data.log_likelihood(v) - log_q)
 
 
 @dataclass(frozen=True)
@@ -182,16 +267,14 @@ class MixtureExact(PosteriorModel):
         log_weights = torch.log_softmax(self._log_joint(data), -1)
         density = self._shared[0]
         A, L = density.factors(), data.noise.cholesky().unsqueeze(1)
-        eye = torch.eye(density.dim, dtype=A.dtype, device=A.device)
-        B = torch.linalg.solve_triangular(L, data.projections().unsqueeze(1) @ A, upper=False)
-        C = torch.linalg.cholesky(eye + B.mT @ B)
-        y = torch.linalg.solve_triangular(L, self._offsets(data).unsqueeze(-1), upper=False)
-        u = torch.cholesky_solve(B.mT @ y, C)
-        whiteners = C.mT @ torch.linalg.solve_triangular(A, eye, upper=False)
+        RA = data.projections().unsqueeze(1) @ A
+        u, C = standard_posterior(L, RA, self._offsets(data).unsqueeze(-1))
+        whiteners = C.mT @ torch.linalg.inv(A)
         roots = torch.linalg.solve_triangular(C, A.mT, upper=False).mT
         means = density.means + (A @ u).squeeze(-1)
-        log_dets = _log_pivots(A) - _log_pivots(C)
-        return RowMixtures.from_factors(log_weights, means, roots, whiteners, log_dets)
+        return RowMixtures.from_factors(
+            log_weights, means, roots, whiteners, log_pivots(A) - log_pivots(C)
+        )
 
     def _log_joint(self, data: Observations) -> Tensor:
         """Log of ``pi_k N(w; R m_k, T_k)`` over the observed values, ``(N, K)``."""
@@ -215,5 +298,16 @@ class MixtureExact(PosteriorModel):
         return data.residual(self._shared[0].means.unsqueeze(1)).transpose(0, 1)
 
 
-def _log_pivots(factor: Tensor) -> Tensor:
+def standard_posterior(L: Tensor, R: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Posterior of :math:`u \sim N(0, I)` given :math:`y = R u + n` with noise of factor ``L``.
+
+    Returns its mean, as a column, and the Cholesky factor of its precision.
+    """
+    B = torch.linalg.solve_triangular(L, R, upper=False)
+    C = torch.linalg.cholesky(torch.eye(B.shape[-1], dtype=B.dtype, device=B.device) + B.mT @ B)
+    return torch.cholesky_solve(B.mT @ torch.linalg.solve_triangular(L, y, upper=False), C), C
+
+
+def log_pivots(factor: Tensor) -> Tensor:
+    """Log-determinant of triangular factors."""
     return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)

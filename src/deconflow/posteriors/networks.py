@@ -19,8 +19,12 @@ from deconflow.densities import (
     interleave_lu,
 )
 from deconflow.observations import Observations
-from deconflow.posteriors.base import PosteriorModel
-from deconflow.posteriors.mixtures import RowMixtures
+from deconflow.posteriors.mixtures import (
+    PosteriorModel,
+    RowMixtures,
+    log_pivots,
+    standard_posterior,
+)
 from deconflow.randomness import own_generator
 
 SOFT_LIMIT = 10.0
@@ -41,33 +45,20 @@ class Whitening:
     mean and covariance.
     """
 
-    def __init__(self, mean: Tensor, factor: Tensor) -> None:
-        self.mean, self.factor = mean, factor
-
-    @classmethod
-    def of(cls, data: Observations) -> "Whitening":
-        """Compute the maps of all rows."""
-        L = data.noise.cholesky()
-        B = torch.linalg.solve_triangular(L, data.projections(), upper=False)
-        eye = torch.eye(data.latent_dim, dtype=B.dtype, device=B.device)
-        C = torch.linalg.cholesky(eye + B.mT @ B)
+    def __init__(self, data: Observations) -> None:
         centred = (data.w - data.noise.mean()).unsqueeze(-1)
-        pulled = B.mT @ torch.linalg.solve_triangular(L, centred, upper=False)
-        return cls(torch.cholesky_solve(pulled, C).squeeze(-1), C)
+        mean, self.factor = standard_posterior(data.noise.cholesky(), data.projections(), centred)
+        self.mean, self.log_pivots = mean.squeeze(-1), log_pivots(self.factor)
 
     def restore(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return ``v`` of ``z`` with shape ``(k, N, D)``, and ``log |dv / dz|``, ``(N,)``."""
         offset = torch.linalg.solve_triangular(self.factor.mT, self._columns(z), upper=True)
-        return self.mean + self._rows(offset, z), -self.log_pivots()
+        return self.mean + self._rows(offset, z), -self.log_pivots
 
     def whiten(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return ``z`` of ``v`` with shape ``(k, N, D)``, and ``log |dz / dv|``, ``(N,)``."""
         white = self.factor.mT @ self._columns(v - self.mean)
-        return self._rows(white, v), self.log_pivots()
-
-    def log_pivots(self) -> Tensor:
-        """Log-determinants of the factors, ``(N,)``."""
-        return self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return self._rows(white, v), self.log_pivots
 
     def _columns(self, x: Tensor) -> Tensor:
         """Bring ``(k, N, D)`` into one matrix of columns for each factor."""
@@ -104,7 +95,7 @@ def to_truth(data: Observations, z: Tensor, anchored: bool = True) -> tuple[Tens
     """
     support = _support(data)
     if support is None:
-        return Whitening.of(data).restore(z) if anchored else (z, 0.0)
+        return Whitening(data).restore(z) if anchored else (z, 0.0)
     to_support, unit, start = support
     n = to_support(z + start)
     return data.w - n / unit, _log_slope(to_support, z + start, n, unit)
@@ -116,7 +107,7 @@ def from_truth(
     """Map the truth's coordinates to a network's, with the log-determinant."""
     support = _support(data)
     if support is None:
-        return Whitening.of(data).whiten(v) if anchored else (v, 0.0)
+        return Whitening(data).whiten(v) if anchored else (v, 0.0)
     to_support, unit, start = support
     n = (data.w - v) * unit
     z = to_support.inv(n)
@@ -285,12 +276,16 @@ class MixtureNetwork(PosteriorModel):
         output = self.network(network_features(data, self.n_features))
         parts = output.unflatten(-1, (self.components, -1))
         logits, means, raw, below = parts.split(self.sizes, -1)
-        log_pivots = LARGEST_LOG_SD * torch.tanh(raw / LARGEST_LOG_SD)
-        whiteners = log_pivots.exp().unsqueeze(-1) * _unit_lower(below, self.dim)
-        own, eye = whiteners.detach(), torch.eye(self.dim).to(whiteners)
-        factors = torch.linalg.solve_triangular(own, eye, upper=False)  # draws carry no derivative
+        log_scales = LARGEST_LOG_SD * torch.tanh(raw / LARGEST_LOG_SD)
+        eye = torch.eye(self.dim).to(below)
+        unit_lower = eye.expand(*below.shape[:-1], -1, -1).clone()
+        i, j = torch.tril_indices(self.dim, self.dim, -1, device=below.device)
+        unit_lower[..., i, j] = below
+        whiteners = log_scales.exp().unsqueeze(-1) * unit_lower
+        # draws carry no derivative
+        factors = torch.linalg.solve_triangular(whiteners.detach(), eye, upper=False)
         log_weights = torch.log_softmax(logits.squeeze(-1), -1)
-        return RowMixtures.from_factors(log_weights, means, factors, whiteners, -log_pivots.sum(-1))
+        return RowMixtures.from_factors(log_weights, means, factors, whiteners, -log_scales.sum(-1))
 
     @torch.no_grad()
     def row_mixtures(self, data: Observations) -> RowMixtures:
@@ -298,7 +293,7 @@ class MixtureNetwork(PosteriorModel):
 
         The noise must not have a bounded support: only then are the coordinates an affine map.
         """
-        own, white = self.mixture(data), Whitening.of(data)
+        own, white = self.mixture(data), Whitening(data)
         factor = white.factor.unsqueeze(1)
         turn = torch.linalg.inv(factor.mT)
         return RowMixtures.from_factors(
@@ -306,7 +301,7 @@ class MixtureNetwork(PosteriorModel):
             white.mean.unsqueeze(1) + (turn @ own.means.unsqueeze(-1)).squeeze(-1),
             turn @ own.factors,
             own.whiteners.unflatten(1, (self.components, -1)) @ factor.mT,
-            own.log_dets - white.log_pivots().unsqueeze(-1),
+            own.log_dets - white.log_pivots.unsqueeze(-1),
         )
 
     @torch.no_grad()
@@ -318,12 +313,3 @@ class MixtureNetwork(PosteriorModel):
         if self.components > 1:
             means += START_SPREAD * torch.empty_like(means).normal_(generator=own_generator())
             raw -= 0.5 * math.log(1 - START_SPREAD**2)  # the whole has about unit variance
-
-
-def _unit_lower(below: Tensor, dim: int) -> Tensor:
-    """Put ``(..., D (D - 1) / 2)`` below a diagonal of ones, ``(..., D, D)``."""
-    i, j = torch.tril_indices(dim, dim, -1, device=below.device)
-    eye = torch.eye(dim, dtype=below.dtype, device=below.device)
-    factor = eye.expand(*below.shape[:-1], dim, dim).clone()
-    factor[..., i, j] = below
-    return factor

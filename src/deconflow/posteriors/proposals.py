@@ -14,8 +14,7 @@ from deconflow.densities import Density
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import RowIndex
 from deconflow.observations import Observations
-from deconflow.posteriors.base import WeightedDraws
-from deconflow.posteriors.mixtures import RowMixtures
+from deconflow.posteriors.mixtures import RowMixtures, WeightedDraws
 from deconflow.posteriors.networks import MixtureNetwork
 from deconflow.randomness import own_generator
 from deconflow.xd import posterior

@@ -1,13 +1,13 @@
 """Tables that are too large for memory, which are fitted in passes."""
 
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Self
 
 from deconflow import ranks
-from deconflow.program.found import Found
 from deconflow.program.messages import note
-from deconflow.program.methods import METHODS, fits_streams
-from deconflow.program.reading import is_too_large
+from deconflow.program.methods import METHODS, takes
+from deconflow.program.reading import Found
 from deconflow.streams import Overview, RowStream
 from deconflow.tables import Measurements, RowReader, refuse_empty_columns
 
@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 
 #: Rows that the certificate looks at, drawn by chance from all.
 CHECKED_ROWS = 100_000
-
-
-def is_beyond_memory(reader: RowReader) -> bool:
-    """Whether rows are fitted in passes: too many for memory, or divided among processes."""
-    return ranks.world() > 1 or is_too_large(reader)
 
 
 class CountedStream(RowStream):
@@ -53,8 +48,8 @@ class CountedStream(RowStream):
                 raise ValueError(
                     f"Expected no {option} with {why}; got it. Fit a sample of the rows."
                 )
-        if not fits_streams(method):
-            able = " or ".join(name for name in METHODS if fits_streams(name))
+        if not takes(method, "beyond memory"):
+            able = " or ".join(name for name in METHODS if takes(name, "beyond memory"))
             raise ValueError(
                 f"Expected --method {able} with {why}; got --method {method}. Or fit a sample of "
                 "the rows."
@@ -77,3 +72,8 @@ class CountedStream(RowStream):
             found = Found.of(rows)
             self._counted = found if self._counted is None else self._counted.merged(found)
         return rows
+
+    def certify(self, model: Any) -> Any:
+        """Check a fit by a sample of its rows."""
+        certificate = self.seen.sample[:CHECKED_ROWS].ask(model.certify)
+        return replace(certificate, fitted_of=int(self.found.sums["used"]))

@@ -7,19 +7,18 @@ import numpy as np
 import typer
 
 from deconflow._types import AnyArray, Array
-from deconflow.program.known import check_known, parameters_of
 from deconflow.program.messages import note, one_line_errors, say, watched
-from deconflow.program.methods import check_method, make_estimator
-from deconflow.program.options import Quiet, RowOptions, Seed, with_option_groups
+from deconflow.program.methods import check_known, make_estimator, parameters_of
+from deconflow.program.options import ABOUT_ROWS, Namespace, Quiet, Seed, with_options
 from deconflow.program.reading import find_rows, read_all, refuse_too_large
 from deconflow.progress import Progress
 from deconflow.tables import Rows, split_list
 
 
-@with_option_groups
+@with_options(*ABOUT_ROWS)
 def compare(
     *,
-    options: RowOptions,
+    options: Namespace,
     methods: Annotated[str, typer.Option("--methods", help="Methods to compare.")] = "xd,flow",
     held_out: Annotated[
         float, typer.Option("--held-out", min=0.01, max=0.9, help="Share of rows not fitted.")
@@ -36,21 +35,19 @@ def compare(
         if not names:
             raise ValueError("Expected one or more --methods; got none.")
         for name in names:
-            check_method(name)
             check_known(options, name)
         progress.begin(f"reading {options.table}")
         reader = find_rows(options)
         refuse_too_large(reader)
-        columns, measured, _ = read_all(reader)
-        train, test = _split(measured.rows, held_out, seed)
-        fitted, others, scores = measured.rows[train], measured.rows[test], {}
+        rows = read_all(reader)[0].rows
+        train, test = _split(rows, held_out, seed)
+        known, scores = parameters_of(options, rows.names), {}
         for name in names:
-            known = parameters_of(options, columns.names)
             model = make_estimator(name, known=known, random_state=seed)
             with watched(progress):
-                fitted.ask(model.fit)
-            scores[name] = others.ask(model.score_observations)
-        say(*verdict(scores, others.weights))
+                rows[train].ask(model.fit)
+            scores[name] = rows[test].ask(model.score_observations)
+        say(*verdict(scores, rows[test].weights))
 
 
 def verdict(scores: dict[str, Array], weights: Array | None = None) -> Iterator[str]:
@@ -83,7 +80,7 @@ def _split(rows: Rows, share: float, seed: int) -> tuple[AnyArray, AnyArray]:
     n_test = max(1, round(share * len(order)))
     data = Observations.from_arrays(rows.w, rows.stated, groups=rows.groups)
     codes = keep_copies_together(data).group_codes()
-    held = hold_out(codes, order, n_test)
+    held = hold_out(np.arange(len(order)) if codes is None else codes, order, n_test)[order]
     if (~held).sum() < 2:
         raise ValueError(f"Expected enough rows to hold some out; got {len(rows)}.")
     return order[~held], order[held]

@@ -12,15 +12,9 @@ from deconflow._types import Array
 from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Chunk, Model, Output, Prefix, Quiet, Seed, Table
-from deconflow.program.streaming import (
-    NewColumn,
-    append_columns,
-    open_for,
-    report_counts,
-    units_of,
-)
+from deconflow.program.streaming import NewColumn, append_columns, open_for, report_counts
 from deconflow.ranges import Range, parse_ranges
-from deconflow.tables import Rows, finite_number, split_list
+from deconflow.tables import Rows, Source, finite_number, split_list
 
 #: Draws that weighted answers keep per row: as many as in Python, or more for their quantiles and
 #: for probabilities, which are shares of them.
@@ -67,13 +61,28 @@ def denoise(
     with one_line_errors():
         saved = load(model)
         reader = saved.reader(open_for(table, output))
-        summary = PosteriorColumns(
-            saved, reader.columns.law, units_of(saved, reader.source),
-            shares=parse_shares(quantiles), correlations=correlations, samples=samples,
-            signs=signs, ranges=parse_ranges(prob or [], saved.names), seed=seed,
+        shares, ranges = parse_shares(quantiles), parse_ranges(prob or [], saved.names)
+        exact = saved.estimator.density_.exact(gaussian_noise=reader.columns.law == "gaussian")
+        parts = list(
+            new_columns(
+                saved, reader.source, shares, ranges, samples,
+                correlations=correlations, signs=signs, exact=exact,
+            )
         )  # fmt: skip
+        n_draws = max(DRAWS_FOR_SHARES if shares or signs or ranges else USUAL_DRAWS, samples)
+        seeds = itertools.count(seed)
+
+        def described(rows: Rows) -> Array:
+            """Describe the posteriors of rows, ``(n, C)``."""
+            own = next(seeds)
+            answer = rows.ask(
+                saved.estimator.posterior, n_samples=n_draws, n_proposals=max(1000, n_draws),
+                random_state=own,
+            )  # fmt: skip
+            return np.concatenate([read(answer, own) for _, read in parts], axis=1)
+
         counts = append_columns(
-            reader, output, summary.columns, summary,
+            reader, output, [column for columns, _ in parts for column in columns], described,
             prefix=prefix, chunk=chunk, progress=not quiet,
         )  # fmt: skip
         say(f"{report_counts(counts)}; written to {output}", table=output)
@@ -83,126 +92,67 @@ def denoise(
 Reader = Callable[[Any, int], Array]
 
 
-class PosteriorColumns:
-    """Columns that describe posteriors.
+def new_columns(
+    saved: ModelFolder,
+    source: Source,
+    shares: Sequence[float],
+    ranges: Sequence[Range],
+    samples: int,
+    *,
+    correlations: bool,
+    signs: bool,
+    exact: bool,
+) -> Iterator[tuple[list[NewColumn], Reader]]:
+    """Give the new columns in their order, each with what reads it off posteriors.
 
-    Parameters
-    ----------
-    saved
-        The model.
-    law
-        Kind of the noise: some models are exact under Gaussian noise only.
-    units
-        Unit of each dimension, where it is known.
-    shares
-        Quantiles.
-    correlations
-        Whether to add correlations.
-    samples
-        Number of draws to add.
-    signs
-        Whether to add how likely each sign is wrong.
-    ranges
-        Ranges whose probabilities to add.
-    seed
-        Seed of the draws of the first chunk.
+    Units are those of the fit, or else of the table.
     """
+    names, known = saved.names, saved.estimator.fit_.known
+    here = {name: source.unit(name) for name in names if name in source.names}
 
-    def __init__(
-        self,
-        saved: ModelFolder,
-        law: str,
-        units: Mapping[str, str | None],
-        *,
-        shares: Sequence[float],
-        correlations: bool,
-        samples: int,
-        signs: bool,
-        ranges: Sequence[Range],
-        seed: int,
-    ) -> None:
-        self.estimator, self.names, self.units = saved.estimator, saved.names, units
-        self._seeds = itertools.count(seed)
-        fewest = DRAWS_FOR_SHARES if shares or signs or ranges else USUAL_DRAWS
-        self._n_samples = max(fewest, samples)
-        exact = self.estimator.density_.exact(gaussian_noise=law == "gaussian")
-        found = list(self._parts(shares, correlations, signs, ranges, samples, exact=exact))
-        self.columns = [column for columns, _ in found for column in columns]
-        self._readers = [read for _, read in found]
-
-    def __call__(self, rows: Rows) -> Array:
-        """Describe the posteriors of rows, ``(n, C)``."""
-        seed = next(self._seeds)
-        answer = rows.ask(
-            self.estimator.posterior, n_samples=self._n_samples,
-            n_proposals=max(1000, self._n_samples), random_state=seed,
-        )  # fmt: skip
-        return np.concatenate([read(answer, seed) for read in self._readers], axis=1)
-
-    def _parts(
-        self,
-        shares: Sequence[float],
-        correlations: bool,
-        signs: bool,
-        ranges: Sequence[Range],
-        samples: int,
-        *,
-        exact: bool,
-    ) -> Iterator[tuple[list[NewColumn], Reader]]:
-        """Give the new columns in their order, each with what reads it off posteriors."""
-        names, known = self.names, self.estimator.fit_.known
-        yield self._of_each({"mean": "posterior mean"}), lambda answer, seed: answer.mean
-        words = {"sd": "posterior standard deviation"}
-        yield self._of_each(words), lambda answer, seed: answer.sd
-        if shares:
-            words = {f"q{_percent(share)}": f"posterior quantile {share:g}" for share in shares}
-            yield (
-                self._of_each(words),
-                lambda answer, seed: np.concatenate(answer.quantile(shares), axis=1),
-            )
-        if correlations and len(names) > 1:
-            i, j = np.triu_indices(len(names), 1)
-            yield (
-                [
-                    NewColumn(f"{a}_{b}_posterior_corr", f"posterior correlation of {a} and {b}")
-                    for a, b in itertools.combinations(names, 2)
-                ],
-                lambda answer, seed: answer.correlation[:, i, j],
-            )
-        if signs:
-            about = "probability that the sign is wrong, of"
-            found = [NewColumn(f"{name}_sign_error", f"{about} {name}") for name in names]
-            yield found, lambda answer, seed: answer.sign_error
-        for asked in ranges:
-            ending = asked.ending.replace("_", " ")
-            about = f"posterior probability of {asked.name} {ending}"
-            yield [NewColumn(asked.column, about)], partial(_probability, names, asked)
-        if "atoms" in known.traits:
-            found = [_of_atom(names, atom) for atom in known.atoms]
-            yield found, lambda answer, seed: answer.probability_of_atoms
-        if "background" in known.traits:
-            found = [NewColumn("prob_background", "probability that the row is background")]
-            yield found, lambda answer, seed: answer.probability_of_background[:, None]
-        if samples:
-            words = {f"sample_{k}": f"posterior draw {k}" for k in range(1, samples + 1)}
-            yield (
-                self._of_each(words),
-                lambda answer, seed: answer.sample(samples, random_state=seed).reshape(
-                    len(answer.mean), -1
-                ),
-            )
-        if not exact:
-            about = "number of exact draws that the posterior is worth"
-            found = [NewColumn("effective_sample_size", about)]
-            yield found, lambda answer, seed: answer.effective_sample_size[:, None]
-
-    def _of_each(self, endings: Mapping[str, str]) -> list[NewColumn]:
-        """Columns in the unit of a dimension, for all of them under each ending."""
+    def of_each(endings: Mapping[str, str]) -> list[NewColumn]:
         return [
-            NewColumn(f"{name}_{ending}", f"{words} of {name}", self.units.get(name))
+            NewColumn(f"{name}_{ending}", f"{words} of {name}", saved.units[name] or here.get(name))
             for ending, words in endings.items()
-            for name in self.names
+            for name in names
         ]
+
+    yield of_each({"mean": "posterior mean"}), lambda answer, seed: answer.mean
+    yield of_each({"sd": "posterior standard deviation"}), lambda answer, seed: answer.sd
+    if shares:
+        words = {f"q{_percent(share)}": f"posterior quantile {share:g}" for share in shares}
+        yield of_each(words), lambda answer, seed: np.hstack(answer.quantile(shares))
+    if correlations and len(names) > 1:
+        i, j = np.triu_indices(len(names), 1)
+        found = [
+            NewColumn(f"{a}_{b}_posterior_corr", f"posterior correlation of {a} and {b}")
+            for a, b in itertools.combinations(names, 2)
+        ]
+        yield found, lambda answer, seed: answer.correlation[:, i, j]
+    if signs:
+        about = "probability that the sign is wrong, of"
+        found = [NewColumn(f"{name}_sign_error", f"{about} {name}") for name in names]
+        yield found, lambda answer, seed: answer.sign_error
+    for asked in ranges:
+        about = f"posterior probability of {asked.name} {asked.ending.replace('_', ' ')}"
+        yield [NewColumn(asked.column, about)], partial(_probability, names, asked)
+    if "atoms" in known.traits:
+        found = [_of_atom(names, atom) for atom in known.atoms]
+        yield found, lambda answer, seed: answer.probability_of_atoms
+    if "background" in known.traits:
+        found = [NewColumn("prob_background", "probability that the row is background")]
+        yield found, lambda answer, seed: answer.probability_of_background[:, None]
+    if samples:
+        yield (
+            of_each({f"sample_{k}": f"posterior draw {k}" for k in range(1, samples + 1)}),
+            lambda answer, seed: answer.sample(samples, random_state=seed).reshape(
+                len(answer.mean), -1
+            ),
+        )
+    if not exact:
+        about = "number of exact draws that the posterior is worth"
+        found = [NewColumn("effective_sample_size", about)]
+        yield found, lambda answer, seed: answer.effective_sample_size[:, None]
 
 
 def _probability(names: Sequence[str], asked: Range, answer: Any, seed: int) -> Array:
@@ -219,13 +169,11 @@ def _of_atom(names: Sequence[str], atom: Array) -> NewColumn:
 
 def parse_shares(text: str) -> list[float]:
     """Read quantiles, such as ``0.16,0.5,0.84``."""
-    shares = []
-    for part in split_list([text]):
-        share = finite_number(part)
+    shares = {part: finite_number(part) for part in split_list([text])}
+    for part, share in shares.items():
         if not 0 < share < 1:
             raise ValueError(f"Expected --quantiles between 0 and 1; got {part!r}.")
-        shares.append(share)
-    return list(dict.fromkeys(shares))
+    return list(dict.fromkeys(shares.values()))
 
 
 def _percent(share: float) -> str:

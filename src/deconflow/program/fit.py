@@ -13,38 +13,47 @@ from typing import Annotated, Any
 import typer
 
 from deconflow import ranks
-from deconflow.certificate import Certificate
 from deconflow.files import locked_folder
-from deconflow.program.known import check_known, parameters_of, selection_of, with_selection
-from deconflow.program.messages import note, one_line_errors, say, speaks, watched
-from deconflow.program.methods import METHODS, make_estimator, settings_of
-from deconflow.program.model_folder import check_writable, special_settings
-from deconflow.program.options import (
-    Quiet,
-    RowOptions,
-    Seed,
-    SelectionOptions,
-    as_options,
-    with_option_groups,
+from deconflow.program.messages import TYPED, note, now, one_line_errors, say, speaks, watched
+from deconflow.program.methods import (
+    METHODS,
+    check_known,
+    make_estimator,
+    parameters_of,
+    settings_of,
 )
-from deconflow.program.provenance import now, typed_command
-from deconflow.program.reading import find_rows, read_all, to_keep
+from deconflow.program.model_folder import check_writable
+from deconflow.program.options import (
+    ABOUT_ROWS,
+    ABOUT_SELECTION,
+    Namespace,
+    Quiet,
+    Seed,
+    as_options,
+    with_options,
+)
+from deconflow.program.reading import (
+    find_rows,
+    is_too_large,
+    read_all,
+    refuse_unseen,
+    selection_of,
+)
 from deconflow.progress import Progress
-from deconflow.saving import TABLE, to_json
-from deconflow.tables import STANDARD, Rows
+from deconflow.saving import ABOUT_ONE_RUN, TABLE, to_json
+from deconflow.tables import STANDARD
 
 METHOD_HELP = "; ".join(f"{name}: {method.words}" for name, method in METHODS.items()) + "."
 
 
-@with_option_groups
+@with_options(*ABOUT_ROWS, *ABOUT_SELECTION)
 def fit(
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")],
     method: Annotated[
         str, typer.Option("--method", "-m", help=METHOD_HELP, autocompletion=lambda: list(METHODS))
     ] = "auto",
-    options: RowOptions,
-    selected: SelectionOptions,
+    options: Namespace,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -73,73 +82,65 @@ def fit(
     ):
         parameters = settings_of(method, settings, quick=quick)
         check_known(options, method)
-        selection = selection_of(selected)
+        selection = selection_of(options)
         check_writable(output)
         progress.begin(f"reading {options.table}")
         reader = find_rows(options)
-        from deconflow.program.beyond_memory import CountedStream, is_beyond_memory
+        stream: Any = None
+        if ranks.world() > 1 or is_too_large(reader):
+            from deconflow.program.beyond_memory import CountedStream
 
-        stream = rows = None
-        if is_beyond_memory(reader):
             stream = CountedStream.of(reader, method, selected=bool(selection))
         else:
-            _, measured, found = read_all(reader)
-            rows = with_selection(measured, selected, selection, reader.columns.names)
-        columns = to_keep(reader.columns)
-        known = parameters_of(options, columns.names)
+            measured, found = read_all(reader)
+            refuse_unseen(measured, options, reader.columns.names)
+            rows = replace(measured.rows, selection=selection)
+        from deconflow.estimators import UntrustedFitWarning
+
+        known = parameters_of(options, reader.columns.names)
         model = make_estimator(method, parameters, known, random_state=seed)
         with _checkpoint(output, method, resume, resumable) as checkpoint:
             if resumable:
                 model.set_params(checkpoint=checkpoint)
             start = time.perf_counter()
-            with watched(progress):
-                _fit(model, stream or rows)
+            with (
+                watched(progress),  # doubts are left to the certificate
+                warnings.catch_warnings(action="ignore", category=UntrustedFitWarning),
+            ):
+                model.fit(stream) if stream else rows.ask(model.fit)
             seconds = round(time.perf_counter() - start, 1)
             if not ranks.is_first():
                 return
-            if stream is not None:
-                columns, rows, found = to_keep(reader.columns), stream.seen.sample, stream.found
-            assert rows is not None
+            if stream:
+                rows, found = stream.seen.sample, stream.found
             progress.begin("checking the fit")
-            certificate = _certificate(model, rows, found.sums["used"] if stream else None)
+            certificate = getattr(model, "certificate_", None)
+            if certificate is None:
+                with ranks.alone():
+                    certificate = stream.certify(model) if stream else rows.ask(model.certify)
+            columns = replace(reader.columns, replicates=None)  # which only the fit needs
             path = "standard input" if options.table == STANDARD else str(options.table.resolve())
             about = {
                 "fitted": model.describe(), "known": model.known_,
                 "special_settings": special_settings(model), "method": method,
-                "seconds": seconds, "date": now(), "command": typed_command(),
+                "seconds": seconds, "date": now(), "command": TYPED.get(),
                 "certificate": to_json(certificate, {}, "certificate"),
                 "columns": to_json(columns, {}, "columns"),
                 "table": {"path": path, "weights": options.weights} | found.figures(columns, rows),
             }  # fmt: skip
             model.save(output, extra_files={TABLE: json.dumps(about, indent=1) + "\n"})
-        words = as_options(certificate.in_words())
-        say(model.describe(), *model.known_, *words.splitlines())
+        say(model.describe(), *model.known_, *as_options(certificate.in_words()).splitlines())
         say(f"Model written to {output} after {seconds:.1f} s.")
 
 
-def _fit(model: Any, rows: Any) -> None:
-    """Fit rows, in memory or in passes; doubts are left to the certificate."""
-    from deconflow.estimators import UntrustedFitWarning
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UntrustedFitWarning)
-        if isinstance(rows, Rows):
-            rows.ask(model.fit)
-        else:
-            model.fit(rows)
-
-
-def _certificate(model: Any, rows: Rows, n_rows: int | None) -> Certificate:
-    """Return the fit's own certificate, or check it by rows; of ``n_rows`` these are a sample."""
-    own = getattr(model, "certificate_", None)
-    if own is not None:
-        return own
-    with ranks.alone():
-        if n_rows is None:
-            return rows.ask(model.certify)
-        from deconflow.program.beyond_memory import CHECKED_ROWS
-
-        return replace(rows[:CHECKED_ROWS].ask(model.certify), fitted_of=int(n_rows))
+def special_settings(estimator: Any) -> dict[str, str]:
+    """Return the parameters of a fit that differ from the estimator's defaults."""
+    plain = type(estimator)().get_params()
+    return {
+        name: repr(value)
+        for name, value in estimator.get_params(deep=False).items()
+        if name not in ABOUT_ONE_RUN and repr(value) != repr(plain.get(name))
+    }
 
 
 @contextmanager
@@ -154,10 +155,9 @@ def _checkpoint(output: Path, method: str, resume: bool, resumable: bool) -> Ite
         return
     folder = output.parent / f".{output.name}.checkpoint"
     with locked_folder(folder) as ours:
-        kept = folder / "fit" if ours else None
         if not resumable and resume:
             note(f"Fits of --method {method} are not kept half done: starting anew.")
-        elif resumable and kept is None:
+        elif resumable and not ours:
             note(f"Another fit to {output} is running: this one keeps no checkpoint.")
         elif resumable and resume and not (folder / "fit").exists():
             note(f"Nothing to resume for {output}: starting anew.")
@@ -165,7 +165,7 @@ def _checkpoint(output: Path, method: str, resume: bool, resumable: bool) -> Ite
             for path in folder.iterdir():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         try:
-            yield kept
+            yield folder / "fit" if ours else None
         except BaseException:
             if ours:
                 with suppress(OSError):

@@ -18,25 +18,20 @@ def info(model: Model) -> None:
 
 def describe(saved: ModelFolder) -> Iterator[str]:
     """Go through what is known of a model, line by line."""
-    yield f"method     {saved.method} ({saved.files.description['class']})"
-    table = saved.about.get("table", {})
-    if table:
-        yield f"table      {table['path']}"
-        yield f"rows       {table['used']} used of {table['rows']}"
-    if saved.columns is None:
-        yield f"columns    {', '.join(saved.names)} (saved from Python)"
-    else:
-        for line in saved.columns.describe():
-            yield f"column     {line}"
-        yield f"noise      {saved.columns.law}"
-    if saved.weights is not None:
-        yield f"weights    {saved.weights}"
-    if "seconds" in saved.about:
-        yield f"seconds    {saved.about['seconds']:g}"
-    for name, value in saved.about.get("special_settings", {}).items():
-        yield f"setting    {name} = {value}"
-    for line in saved.known():
-        yield f"known      {line}"
+    about, columns, table = saved.about, saved.columns, saved.about.get("table", {})
+    known = {
+        "method": [f"{saved.method} ({saved.files.description['class']})"],
+        "table": [table["path"]] if table else [],
+        "rows": [f"{table['used']} used of {table['rows']}"] if table else [],
+        "columns": [] if columns else [f"{', '.join(saved.names)} (saved from Python)"],
+        "column": columns.describe() if columns else [],
+        "noise": [columns.law] if columns else [],
+        "weights": [table["weights"]] if table.get("weights") else [],
+        "seconds": [f"{about['seconds']:g}"] if "seconds" in about else [],
+        "setting": [f"{name} = {x}" for name, x in about.get("special_settings", {}).items()],
+        "known": saved.known(),
+    }
+    yield from (f"{what:10} {line}" for what, lines in known.items() for line in lines)
     if saved.certificate is not None:
-        yield saved.about["fitted"]
+        yield about["fitted"]
         yield from as_options(saved.certificate.in_words()).splitlines()

@@ -1,15 +1,19 @@
 """What the program says: results on the output, everything else on the error output."""
 
 import os
+import shlex
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from datetime import datetime
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from deconflow import ranks
 from deconflow.program.options import as_options
@@ -18,6 +22,8 @@ from deconflow.tables import STANDARD
 
 TRACEBACK = "DECONFLOW_TRACEBACK"
 PIPE_CLOSED = 141
+#: The command that runs, as it was typed, with what the shell has put for patterns.
+TYPED: ContextVar[str | None] = ContextVar("typed", default=None)
 
 
 def speaks() -> bool:
@@ -29,22 +35,16 @@ def say(*lines: str, table: Path | None = None) -> None:
     """Say a result; beside a ``table`` that goes to the standard output it is a note."""
     if table == STANDARD:
         note(*lines)
-    else:
-        _echo(lines, err=False)
+    elif speaks():
+        with beside_a_bar():
+            typer.echo("\n".join(map(printable, lines)))
 
 
-def note(*lines: str) -> None:
+def note(*lines: str, any_process: bool = False) -> None:
     """Say something that is not a result; that it cannot be said does not end the work."""
-    with suppress(OSError):
-        _echo(lines, err=True)
-
-
-def _echo(lines: Sequence[str], *, err: bool, any_process: bool = False) -> None:
-    """Print lines, of the process that speaks; a progress bar makes way for them."""
-    if not (any_process or speaks()):
-        return
-    with beside_a_bar():
-        typer.echo("\n".join(map(printable, lines)), err=err)
+    if any_process or speaks():
+        with suppress(OSError), beside_a_bar():
+            typer.echo("\n".join(map(printable, lines)), err=True)
 
 
 def printable(line: str) -> str:
@@ -68,19 +68,12 @@ def watched(progress: Progress) -> Iterator[None]:
         yield
 
 
-class Interrupted(KeyboardInterrupt):
-    """A signal that asks the program to end: Ctrl-C, a batch system, a terminal that closes."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-
 def interrupt(number: int, _: object) -> NoReturn:
     """End what runs, as Ctrl-C does; while files are put in order, only Ctrl-C is heard again."""
     for each in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, each):
             signal.signal(getattr(signal, each), signal.SIG_IGN)
-    raise Interrupted(number)
+    raise KeyboardInterrupt(number)
 
 
 @contextmanager
@@ -112,9 +105,8 @@ def one_line_errors(when_interrupted: str = "") -> Iterator[None]:
             code=1,
         )
     except KeyboardInterrupt as error:
-        number = getattr(error, "number", signal.SIGINT)
         note(f"deconflow: interrupted; no file was left half written.{when_interrupted}")
-        raise typer.Exit(128 + number) from error
+        raise typer.Exit(128 + (error.args or (signal.SIGINT,))[0]) from error
 
 
 @contextmanager
@@ -138,6 +130,25 @@ def _fail(message: str, code: int = 2, *, lost: bool = False) -> NoReturn:
     """Say what is wrong; of several processes, whoever alone knows it says it."""
     if speaks() or lost or ranks.has_failed_alone():
         who = "deconflow" if speaks() else f"deconflow, process {os.environ['RANK']}"
-        with suppress(OSError):
-            _echo([f"{who}: {message}"], err=True, any_process=True)
+        note(f"{who}: {message}", any_process=True)
     raise typer.Exit(code)
+
+
+class KeepsWhatWasTyped(TyperGroup):
+    """The program, which lets its commands ask what was typed."""
+
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
+        """Keep the words before they are taken apart."""
+        TYPED.set(shlex.join(["deconflow", *args]))
+        return super().make_context(info_name, args, *more, **extra)
+
+
+def now() -> str:
+    """Return date and time, with the difference from UTC.
+
+    Examples
+    --------
+    >>> len(now())
+    25
+    """
+    return datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")

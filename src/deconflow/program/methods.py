@@ -2,16 +2,19 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import SimpleNamespace as Namespace
 from typing import Any
 
-#: Settings of Extreme Deconvolution with a number of components: it must not collapse.
-SINGLE_MIXTURE = {"floor": 0.1}
+from deconflow.tables import parse_atoms, parse_bounds
+
+#: Of Extreme Deconvolution with a number of components: it must not collapse.
+SINGLE_FLOOR = 0.1
 
 
 @dataclass(frozen=True)
 class Method:
-    """An estimator of the library by its class's name, with settings of the program's own.
+    """An estimator of the library by its class's name.
 
     Attributes
     ----------
@@ -21,7 +24,6 @@ class Method:
 
     class_name: str
     words: str
-    settings: dict[str, Any] = field(default_factory=dict)
     resumable: bool = False
 
 
@@ -29,11 +31,7 @@ METHODS = {
     "auto": Method(
         "Deconvolver", "mixtures, log-splines and flows, averaged by held-out rows", resumable=True
     ),
-    "xd": Method(
-        "XDGMM",
-        "Extreme Deconvolution: a Gaussian mixture; quick",
-        {"n_components": "auto"},
-    ),
+    "xd": Method("XDGMM", "Extreme Deconvolution: a Gaussian mixture; quick"),
     "bayes": Method(
         "BayesianXDGMM",
         "Bayesian Gaussian mixture: averages over all that fit, nothing to choose",
@@ -61,21 +59,48 @@ def check_method(method: str) -> Method:
     return METHODS[method]
 
 
-def fits_streams(method: str) -> bool:
-    """Whether a method fits rows that do not fit into memory."""
+def takes(method: str, fact: str) -> bool:
+    """Whether a method fits rows with a fact, such as atoms."""
     from deconflow.estimators import ESTIMATORS
 
-    return "beyond memory" in ESTIMATORS[check_method(method).class_name]._engine_type.takes
+    return fact in ESTIMATORS[check_method(method).class_name]._engine_type.takes
+
+
+def check_known(options: Namespace, method: str) -> None:
+    """Raise if a method does not take a fact about true values, before a table is read."""
+    check_method(method)
+    if options.background not in (None, "uniform"):
+        raise ValueError(f"Expected --background uniform; got {options.background!r}.")
+    facts = {"given": "covariates", "bounds": "bounds", "atoms": "atoms"}
+    for name, fact in (facts | {"background": "background"}).items():
+        if getattr(options, name) is not None and not takes(method, fact):
+            *able, last = [each for each in METHODS if takes(each, fact)]
+            raise ValueError(
+                f"Expected no --{name} with --method {method}; got one. Use --method "
+                f"{', '.join(able)} or {last}, which take it."
+            )
+
+
+def parameters_of(options: Namespace, names: Sequence[str]) -> dict[str, Any]:
+    """Return parameters of an estimator of these columns: what options say of true values."""
+    ends = parse_bounds(options.bounds or (), names)
+    found: dict[str, Any] = {
+        "bounds": ends and [ends.get(name) for name in names],
+        "atoms": parse_atoms(options.atoms or (), names), "background": options.background,
+    }  # fmt: skip
+    found = {name: found[name] for name in found if getattr(options, name) is not None}
+    for name, values in found.items():
+        if not values:
+            raise ValueError(f"Expected values after --{name}; got none.")
+    return found
 
 
 def settings_of(method: str, settings: Sequence[str] | None, *, quick: bool = False) -> list[str]:
     """Return what ``--set`` and ``--quick`` say of a method, checked before a table is read."""
     check_method(method)
-    said = list(settings or ())
-    if quick:
-        if method != "auto":
-            raise ValueError(f"Expected --quick with --method auto; got --method {method}.")
-        said.append("quick=true")
+    if quick and method != "auto":
+        raise ValueError(f"Expected --quick with --method auto; got --method {method}.")
+    said = [*(settings or ()), *["quick=true"] * quick]
     if said:
         make_estimator(method, said)
     return said
@@ -107,17 +132,15 @@ def make_estimator(
     """
     from deconflow.estimators import ESTIMATORS
 
-    chosen = check_method(method)
-    cls = ESTIMATORS[chosen.class_name]
+    cls = ESTIMATORS[check_method(method).class_name]
     usual = cls().get_params()
     given = _parse(settings, usual, method)
     for name in (known or {}).keys() & given.keys():
         raise ValueError(f"Expected {name} once; got --{name} and --set {name}. Leave one out.")
     about = {name: value for name, value in about_the_run.items() if name in usual}
-    own = chosen.settings
-    if method == "xd" and given.get("n_components", "auto") != "auto":
-        own = SINGLE_MIXTURE
-    model = cls(**(own | about | given | dict(known or {})))
+    if method == "xd" and given.setdefault("n_components", "auto") != "auto":
+        about["floor"] = SINGLE_FLOOR
+    model = cls(**(about | given | dict(known or {})))
     model._check_parameters()
     return model
 

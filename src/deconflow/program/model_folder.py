@@ -4,16 +4,15 @@ import tempfile
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from deconflow.certificate import Certificate
 from deconflow.files import clear_write_errors
-from deconflow.program.known import given_columns
 from deconflow.program.methods import method_of_class
 from deconflow.program.reading import refuse_too_large
 from deconflow.saving import (
-    ABOUT_ONE_RUN,
     TABLE,
     ModelFiles,
     check_free,
@@ -23,6 +22,7 @@ from deconflow.saving import (
 from deconflow.tables import (
     STANDARD,
     Columns,
+    GivenColumns,
     Measurements,
     RowReader,
     Source,
@@ -83,11 +83,6 @@ class ModelFolder:
         return method_of_class(self.files.description["class"])
 
     @property
-    def weights(self) -> str | None:
-        """Column that said how much each row of the fit counts, if there was one."""
-        return self.about.get("table", {}).get("weights")
-
-    @property
     def names(self) -> tuple[str, ...]:
         """Names of the dimensions."""
         if self.columns is not None:
@@ -95,12 +90,14 @@ class ModelFolder:
         return tuple(self.files.description["fit"]["names"])
 
     @property
+    def units(self) -> dict[str, str | None]:
+        """Unit of each dimension, None where it is not known."""
+        return dict(zip_longest(self.names, self.columns.units if self.columns else ()))
+
+    @property
     def labels(self) -> list[str]:
         """Names of the dimensions with their units, where these are known."""
-        units = self.columns.units if self.columns else ()
-        known = units or (None,) * len(self.names)
-        pairs = zip(self.names, known, strict=True)
-        return [f"{name} [{unit}]" if unit else name for name, unit in pairs]
+        return [f"{name} [{unit}]" if unit else name for name, unit in self.units.items()]
 
     @property
     def certificate(self) -> Certificate | None:
@@ -109,9 +106,7 @@ class ModelFolder:
 
     def known(self) -> list[str]:
         """Say what was known of the truth, and what became of it."""
-        if not self.about:  # saved from Python
-            return list(self.estimator.known_)
-        return list(self.about.get("known", []))
+        return list(self.about.get("known", []) if self.about else self.estimator.known_)
 
     def reader(self, source: Source, *, weighted: bool = False) -> RowReader:
         """Return what reads this model's measurements from a table.
@@ -119,8 +114,13 @@ class ModelFolder:
         ``weighted`` rows have the weights that the fit had.
         """
         columns = self.columns or find_columns(source, self.names)
-        source, given = gathered(source, columns), given_columns(self.estimator)
-        weights = self.weights if weighted else None
+        source, given = gathered(source, columns), None
+        covariates = self.estimator.fit_.covariates
+        if covariates is not None:
+            own = covariates.columns[len(covariates.errors) :]
+            labels = {column.name: column.categories for column in own}
+            given = GivenColumns(labels, errors=bool(covariates.errors))
+        weights = self.about.get("table", {}).get("weights") if weighted else None
         if weights is not None and weights not in source.names:
             warnings.warn(
                 f"the model was fitted with weights in column {weights!r}, which {source.name} "
@@ -135,16 +135,6 @@ class ModelFolder:
         reader = self.reader(open_table(Path(table), typed=False), weighted=True)
         refuse_too_large(reader)
         return read_rows(reader)
-
-
-def special_settings(estimator: Any) -> dict[str, str]:
-    """Return the parameters of a fit that differ from the estimator's defaults."""
-    plain = type(estimator)().get_params()
-    return {
-        name: repr(value)
-        for name, value in estimator.get_params(deep=False).items()
-        if name not in ABOUT_ONE_RUN and repr(value) != repr(plain.get(name))
-    }
 
 
 def check_writable(path: Path) -> None:

@@ -1,26 +1,18 @@
-# ruff: noqa: RUF009  # `option` makes a field
 """Arguments and options of the commands, each written once."""
 
 import functools
 import inspect
-import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from types import SimpleNamespace as Namespace
+from typing import Annotated, Any
 
 import typer
 
 from deconflow.program.methods import METHODS
-from deconflow.tables import (
-    NOISE_KINDS,
-    correlation_column,
-    error_columns,
-    finite_number,
-    split_list,
-)
+from deconflow.tables import NOISE_KINDS
 
 TABLE_HELP = (
     "CSV, TSV, Parquet, Arrow, FITS, ECSV, VOTable or text file, also packed (.gz); a folder of "
@@ -44,157 +36,162 @@ Prefix = Annotated[str, typer.Option("--prefix", help="Put before the names of n
 
 #: How Python writes errors that a fit is to estimate.
 LEARNED = r'(?:noise\.gaussian\(\w+=\.\.\., )?\b(\w+)="fit"\)?'
+SEVERAL = list[str] | None
 
 
-def option(help: str, metavar: str | None = None, *, of: str = "", **more: Any) -> Any:
-    """Return a field of a group of options, None if it is not given.
-
-    Parameters
-    ----------
-    help, metavar
-        As typer shows them.
-    of
-        Name of the argument in Python, if it is not that of the option.
-    more
-        Other options of typer; ``default``, and ``names`` if the option has another or several.
-    """
-    default, names = more.pop("default", None), more.pop("names", ())
-    made = typer.Option(*names, metavar=metavar, help=help, **more)
-    return field(default=default, metadata={"option": made, "argument": of})
+def option(
+    name: str,
+    help: str,
+    metavar: str | None = None,
+    *,
+    kind: Any = str | None,
+    default: Any = None,
+    names: Sequence[str] = (),
+    **more: Any,
+) -> inspect.Parameter:
+    """Return an option of a command, None if it is not given; ``more`` is for typer."""
+    made = Annotated[kind, typer.Option(*names, metavar=metavar, help=help, **more)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=made)
 
 
-@dataclass(frozen=True)
-class RowOptions:
-    """What is known of the rows of a table, and of their true values."""
-
-    table: Table
-    columns: list[str] = option(
-        "Measured columns, such as x,y,z or 'f*'.", "NAMES", names=("--columns", "-c"), default=...
-    )
-    errors: list[str] | None = option(
+#: What is known of the rows of a table, and of their true values.
+ABOUT_ROWS = (
+    inspect.Parameter("table", inspect.Parameter.KEYWORD_ONLY, annotation=Table),
+    option(
+        "columns", "Measured columns, such as x,y,z or 'f*'.", "NAMES",
+        kind=list[str], default=inspect.Parameter.empty, names=("--columns", "-c"),
+    ),
+    option(
+        "errors",
         "Errors: x=COLUMN, x=0.1, x=LOWER:UPPER; 0.1 or '*=0.1' for all columns. Without it "
         "they are found by name, such as x_err, x_se, e_x, dx, or x_err_lo with x_err_hi.",
-        "NAME=ERROR",
-    )
-    cov: list[str] | None = option(
-        "Covariances: x:y=COLUMN; variances: x:x=COLUMN.", "PAIR=COLUMN", of="covariances"
-    )
-    corr: list[str] | None = option(
-        "Error correlations: x:y=COLUMN, or none. Without it x_y_corr.",
-        "PAIR=COLUMN", of="correlations",
-    )  # fmt: skip
-    noise: str = option(
+        "NAME=ERROR", kind=SEVERAL,
+    ),
+    option(
+        "cov", "Covariances: x:y=COLUMN; variances: x:x=COLUMN.", "PAIR=COLUMN", kind=SEVERAL
+    ),
+    option(
+        "corr", "Error correlations: x:y=COLUMN, or none. Without it x_y_corr.", "PAIR=COLUMN",
+        kind=SEVERAL,
+    ),
+    option(
+        "noise",
         re.sub(r"(\w+)=", r"--\1", "; ".join(f"{name}: {w}" for name, w in NOISE_KINDS.items()))
         + ".",
-        default="gaussian", autocompletion=lambda: list(NOISE_KINDS),
-    )  # fmt: skip
-    df: float = option("Degrees of freedom of student-t noise.", default=3.0, min=0.1)
-    missing: list[str] | None = option(
-        "Numbers that stand for a missing value, such as -999.", "NUMBERS"
-    )
-    groups: str | None = option(
+        kind=str, default="gaussian", autocompletion=lambda: list(NOISE_KINDS),
+    ),
+    option("df", "Degrees of freedom of student-t noise.", kind=float, default=3.0, min=0.1),
+    option(
+        "missing", "Numbers that stand for a missing value, such as -999.", "NUMBERS", kind=SEVERAL
+    ),
+    option(
+        "groups",
         "Rows with the same word or number here belong together, such as all rows of an object: "
         "they are never split between a fit and the rows that judge it.",
         "COLUMN",
-    )
-    weights: str | None = option(
+    ),
+    option(
+        "weights",
         "How much each row counts: numbers of at least 0. A row of weight 2 counts as two.",
         "COLUMN",
-    )
-    limits: list[str] | None = option(
+    ),
+    option(
+        "limits",
         "Which values are limits: -1 or < for upper ones, 1 or > for lower ones. Without it "
         "x_limit; none if that has another meaning. In a table of text, <1.5 is a limit, too.",
-        "NAME=COLUMN",
-    )
-    replicates: list[str] | None = option(
+        "NAME=COLUMN", kind=SEVERAL,
+    ),
+    option(
+        "replicates",
         "Repeated measurements, whose scatter is the error: -c x --replicates x1,x2; of several "
         "columns x=x1,x2 and y=y1,y2. Errors are taken to be the same in all rows.",
-        "NAME=COLUMNS", of="replicate_columns",
-    )  # fmt: skip
-    id: str | None = option(
+        "NAME=COLUMNS", kind=SEVERAL,
+    ),
+    option(
+        "id",
         "Rows are posterior samples: those with the same word or number here are draws of one "
         "object. A table whose cells are lists of draws does not need it.",
         "COLUMN",
-    )
-    log_prior: str | None = option(
-        "Log prior of each posterior sample; without it, the prior is flat.", "COLUMN"
-    )
-    trials: str | None = option("Trials of binomial counts.", "COLUMN")
-    exposure: str | None = option("Time or amount in which poisson counts were counted.", "COLUMN")
-    fit_errors: str | None = option(
+    ),
+    option(
+        "log_prior", "Log prior of each posterior sample; without it, the prior is flat.", "COLUMN"
+    ),
+    option("trials", "Trials of binomial counts.", "COLUMN"),
+    option("exposure", "Time or amount in which poisson counts were counted.", "COLUMN"),
+    option(
+        "fit_errors",
         "Parts of uncertain errors to estimate: scale (a factor), correlation (of columns), jitter "
         "(additional scatter, with --replicates-by), or several: scale,jitter.",
         "PARTS",
-    )
-    replicates_by: str | None = option(
+    ),
+    option(
+        "replicates_by",
         "With --fit-errors: rows with the same word or number here measure the same true value.",
-        "COLUMN", of="replicates",
-    )  # fmt: skip
-    given: list[str] | None = option(
+        "COLUMN",
+    ),
+    option(
+        "given",
         "Columns known exactly, of numbers or text, that true values may depend on, such as a,b; "
         "the word noise stands for the rows' own errors.",
-        "NAMES",
-    )
-    bounds: list[str] | None = option(
-        "Bounds of the true values: x=0:, x=:10 or x=0:1.", "NAME=LOW:HIGH"
-    )
-    atoms: list[str] | None = option(
+        "NAMES", kind=SEVERAL,
+    ),
+    option(
+        "bounds", "Bounds of the true values: x=0:, x=:10 or x=0:1.", "NAME=LOW:HIGH", kind=SEVERAL
+    ),
+    option(
+        "atoms",
         "Values that a share of the true values has exactly: 0 or 0,1; of several columns whole "
         "points, 0:0.",
-        "POINTS",
-    )
-    background: str | None = option(
-        "uniform: some rows carry no information, and may be anywhere.", "KIND"
-    )
-
-
-@dataclass(frozen=True)
-class SelectionOptions:
-    """Which rows were seen at all."""
-
-    select: list[str] | None = option(
+        "POINTS", kind=SEVERAL,
+    ),
+    option("background", "uniform: some rows carry no information, and may be anywhere.", "KIND"),
+)  # fmt: skip
+#: Which rows were seen at all.
+ABOUT_SELECTION = (
+    option(
+        "select",
         "Only rows in this range were seen, such as 'g<18' or '0<x<2', by their measured values; "
         "may be given several times.",
-        "RANGE", of="selection",
-    )  # fmt: skip
-    select_of: str = option(
-        "What decides if a row is seen: measured or truth.", of="selection_of", default="measured"
-    )
-    efficiency: Path | None = option(
+        "RANGE", kind=SEVERAL,
+    ),
+    option(
+        "select_of", "What decides if a row is seen: measured or truth.",
+        kind=str, default="measured",
+    ),
+    option(
+        "efficiency",
         "Probability to be seen on a grid of the measured columns: numpy.savez of values, "
         "edges_0, edges_1, ...",
-        "FILE",
-    )
-
-
+        "FILE", kind=Path | None,
+    ),
+)  # fmt: skip
+#: Arguments in Python, where they are not called as the options.
+OTHER_NAMES = {
+    "cov": "covariances", "corr": "correlations", "replicates": "replicate_columns",
+    "replicates_by": "replicates", "select": "selection", "select_of": "selection_of",
+}  # fmt: skip
 #: Options by the names of their arguments in Python.
 ARGUMENTS = {
-    each.metadata.get("argument") or each.name: "--" + each.name.replace("_", "-")
-    for group in (SelectionOptions, RowOptions)
-    for each in fields(group)
+    OTHER_NAMES.get(each.name, each.name): "--" + each.name.replace("_", "-")
+    for each in (*ABOUT_SELECTION, *ABOUT_ROWS)
 } | {"rows": "--rows"}  # fmt: skip
 
 
-def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that takes groups of options an option for each of their fields.
+def with_options(*more: inspect.Parameter) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command more options, in the place of ``options``, which holds their values."""
 
-    Its parameters are all taken by name.
-    """
-    whole = inspect.signature(command, eval_str=True)
-    annotations = {name: each.annotation for name, each in whole.parameters.items()}
-    kinds: dict[str, Any] = {n: kind for n, kind in annotations.items() if is_dataclass(kind)}
-    parameters: list[inspect.Parameter] = []
-    for name, parameter in whole.parameters.items():
-        parameters += _options(kinds[name]) if name in kinds else [parameter]
+    def changed(command: Callable[..., None]) -> Callable[..., None]:
+        whole = inspect.signature(command)
 
-    @functools.wraps(command)
-    def run(**given: Any) -> None:
-        for name, kind in kinds.items():
-            given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
-        command(**given)
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            command(options=Namespace(**{p.name: given.pop(p.name) for p in more}), **given)
 
-    run.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return run
+        own = ([p] if p.name != "options" else more for p in whole.parameters.values())
+        run.__signature__ = whole.replace(parameters=[*chain(*own)])  # type: ignore[attr-defined]
+        return run
+
+    return changed
 
 
 def as_options(message: str) -> str:
@@ -212,93 +209,12 @@ def as_options(message: str) -> str:
     value = r"""\[?(?P<quote>['"])(?P<value>.*?)(?P=quote)\]?"""
     written = rf"\b(?P<name>{'|'.join(ARGUMENTS)})=(?:{value}|(?=[\s,.;]|$))"
 
-    def as_option(found: re.Match[str]) -> str:
-        return " ".join(filter(None, [ARGUMENTS[found["name"]], found["value"]]))
-
-    message = message.replace("quick=True", "--quick")
-    message = re.sub(LEARNED, r"--fit-errors \1", re.sub(written, as_option, message))
+    message = re.sub(
+        written,
+        lambda found: " ".join(filter(None, [ARGUMENTS[found["name"]], found["value"]])),
+        message.replace("quick=True", "--quick"),
+    )
+    message = re.sub(LEARNED, r"--fit-errors \1", message)
     for name, method in METHODS.items():
         message = re.sub(rf"\b{method.class_name}\b", f"--method {name}", message)
     return message
-
-
-def expand_columns(items: Sequence[str], available: Sequence[str]) -> list[str]:
-    """Split names, and replace a pattern such as ``f*`` by the columns that it matches.
-
-    Columns that hold the errors of others, or their correlations, are not measured ones.
-
-    Examples
-    --------
-    >>> expand_columns(["id,f*"], ["id", "f1", "f2", "f1_err", "f2_err", "f1_f2_corr"])
-    ['id', 'f1', 'f2']
-    """
-    names: list[str] = []
-    for part in split_list(items, available):
-        names += _matching(part, available) if _is_pattern(part, available) else [part]
-    return names
-
-
-def expand_errors(items: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Write a number, or ``PATTERN=ERROR``, once for each column; errors by name come first.
-
-    Examples
-    --------
-    >>> expand_errors(["0.3"], ["f1", "f2"])
-    ['f1=0.3', 'f2=0.3']
-    >>> expand_errors(["*=0.3,f2=0.1"], ["f1", "f2"])
-    ['f1=0.3', 'f2=0.1']
-    """
-    if len(items) == 1 and finite_number(items[0]) is not math.nan:
-        items = [f"*={items[0]}"]
-    parts = split_list(items, names=names)
-    if not any(_is_pattern(part.partition("=")[0], names) for part in parts):
-        return list(items)
-    by_name = [name for name in names if any(part.startswith(f"{name}=") for part in parts)]
-    found: list[str] = []
-    for part in parts:
-        pattern, _, error = part.partition("=")
-        if not _is_pattern(pattern, names):
-            found.append(part)
-            continue
-        fits = [name for name in names if fnmatchcase(name, pattern)]
-        if not fits:
-            raise ValueError(
-                f"Expected a pattern in --errors that matches some of {', '.join(names)}; got "
-                f"{pattern!r}."
-            )
-        found += [f"{name}={error}" for name in fits if name not in by_name]
-    return found
-
-
-def _is_pattern(text: str, names: Sequence[str]) -> bool:
-    """Whether a text is a pattern, and no name that only looks like one."""
-    return any(sign in text for sign in "*?[") and text not in names
-
-
-def _matching(pattern: str, available: Sequence[str]) -> list[str]:
-    fits = [name for name in available if fnmatchcase(name, pattern)]
-    aside = {bar for name in fits for bars in error_columns(available, name) for bar in bars}
-    aside |= {correlation_column(available, a, b) or "" for a in fits for b in fits if a != b}
-    found = [name for name in fits if name not in aside]
-    if not found:
-        got = f"only those of errors: {', '.join(fits)}" if fits else "none in the table"
-        raise ValueError(f"Expected measured columns that match {pattern!r}; got {got}.")
-    return found
-
-
-def _options(group: Any) -> list[inspect.Parameter]:
-    """Return a parameter for each field of a group."""
-    hints = get_type_hints(group, include_extras=True)
-    found = []
-    for each in fields(group):
-        required = each.default in (MISSING, ...)
-        annotation = hints[each.name]
-        if "option" in each.metadata:
-            annotation = Annotated[annotation, each.metadata["option"]]
-        found.append(
-            inspect.Parameter(
-                each.name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation,
-                default=inspect.Parameter.empty if required else each.default,
-            )
-        )  # fmt: skip
-    return found

@@ -8,17 +8,12 @@ import numpy as np
 import typer
 
 from deconflow import extras
-from deconflow._types import Array, IntArray
+from deconflow._types import IntArray
 from deconflow.files import replacing
 from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
-from deconflow.tables import (
-    Rows,
-    is_many,
-    split_list,
-    split_part,
-)
+from deconflow.tables import Rows, is_many, split_list, split_part
 
 KINDS = ("corner", "marginals", "row", "before_after", "diagnostics")
 TAKE_ROWS = ("corner", "row")
@@ -50,13 +45,16 @@ def plot(
     Example: deconflow plot model stars.csv -o corner.png --rows 0,17
     """
     with one_line_errors():
-        _check(output, kind, dpi)
+        if kind not in KINDS:
+            raise ValueError(f"Expected --kind as one of {', '.join(KINDS)}; got {kind!r}.")
+        if not 10 <= dpi <= 5000:
+            raise ValueError(f"Expected --dpi in [10, 5000]; got {dpi:g}.")
+        check_picture(output)
         chosen = _parse_rows(rows)
         need_plots()
         saved = load(model)
         shown = split_list(columns, saved.names) if columns else None
-        figure = draw(saved, kind, measured_rows(saved, table), chosen, seed, shown)
-        save(figure, output, dpi)
+        save(draw(saved, kind, measured_rows(saved, table), chosen, seed, shown), output, dpi)
         say(f"Picture written to {output}.")
 
 
@@ -68,24 +66,15 @@ class Measured:
     places: IntArray
     n_rows: int
 
-    @property
-    def w(self) -> Array:
-        """What was measured, NaN where it is missing."""
-        return self.rows.w
-
-    def some(self, count: int, seed: int = 0) -> "Measured":
-        """Take some rows at random, in their order."""
-        rows = np.sort(np.random.default_rng(seed).permutation(len(self.rows))[:count])
+    def __getitem__(self, rows: Any) -> "Measured":
         return Measured(self.rows[rows], self.places[rows], self.n_rows)
 
     def by_weight(self, first: list[int], seed: int) -> "Measured":
         """Take some rows, and then all rows by chance, as often as their weights say."""
         weights = np.asarray(self.rows.weights)
-        drawn = np.random.default_rng(seed).choice(
-            len(weights), len(weights), p=weights / weights.sum()
-        )
-        rows = np.array([*first, *np.sort(drawn)])
-        return Measured(self.rows[rows], self.places[rows], self.n_rows)
+        shares = weights / weights.sum()
+        drawn = np.random.default_rng(seed).choice(len(shares), len(shares), p=shares)
+        return self[np.array([*first, *np.sort(drawn)])]
 
     def named(self, rows: list[int]) -> IntArray:
         """Find rows by their numbers in the table."""
@@ -125,7 +114,7 @@ def draw(
         if kind != "marginals":
             raise ValueError(f"Expected a table for a picture of kind {kind}; got none. Name it.")
     else:
-        places = data.named(rows).tolist() if rows else []
+        places = data.named(rows).tolist()
         if data.rows.weights is not None:
             if kind == "diagnostics":
                 raise ValueError(
@@ -135,9 +124,8 @@ def draw(
             data, places = data.by_weight(places, seed), list(range(len(places)))
         if kind in TAKE_ROWS:
             options |= {"rows": places, "row_names": rows}
-    if data is not None:
         facts = data.rows.facts
-        options |= {name: facts[name] for name in DRAWN if name in facts} | {"w": data.w}
+        options |= {name: facts[name] for name in DRAWN if name in facts} | {"w": data.rows.w}
     return np.ravel(saved.estimator.plot(kind, **options))[0].figure
 
 
@@ -158,14 +146,6 @@ def need_plots() -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
-
-
-def _check(output: Path, kind: str, dpi: float) -> None:
-    if kind not in KINDS:
-        raise ValueError(f"Expected --kind as one of {', '.join(KINDS)}; got {kind!r}.")
-    if not 10 <= dpi <= 5000:
-        raise ValueError(f"Expected --dpi in [10, 5000]; got {dpi:g}.")
-    check_picture(output)
 
 
 def check_picture(output: Path) -> None:

@@ -1,5 +1,6 @@
 """``deconflow regress``: one column of the truth on others, errors in all of them."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,7 +8,6 @@ import numpy as np
 import typer
 
 from deconflow.extras import need
-from deconflow.program.known import covariates_of
 from deconflow.program.messages import note, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
@@ -58,8 +58,16 @@ def regress(
             raise ValueError(
                 f"Expected one column in --on for a curve or a picture; got {', '.join(given)}."
             )
-        data = None if covariates_of(saved.estimator) else measured_rows(saved, table)
-        found = _found(saved, target, given, data, n_refits, seed)
+        covariates, ask = saved.estimator.fit_.covariates, saved.estimator.regress
+        data = None if covariates else measured_rows(saved, table)
+        if covariates:
+            note("deconflow: note: a model with covariates is not refitted: no standard errors")
+        elif data is None:
+            note("deconflow: note: the table that was fitted is gone; name it for standard errors")
+        else:
+            ask = partial(data.rows.ask, ask)
+        numbers = [saved.names.index(name) for name in given]
+        found = ask(saved.names.index(target), numbers, n_refits=n_refits, random_state=seed)
         say(*found.summary().splitlines(), table=output)
         if output is not None:
             _write(saved, found, output)
@@ -80,44 +88,24 @@ def _chosen(saved: ModelFolder, target: str, on: list[str]) -> list[str]:
     return list(dict.fromkeys(on))
 
 
-def _found(
-    saved: ModelFolder, target: str, on: list[str], data: Measured | None, n_refits: int, seed: int
-) -> Any:
-    if covariates_of(saved.estimator):
-        note("deconflow: note: a model with covariates is not refitted: no standard errors")
-    elif data is None:
-        note("deconflow: note: the table that was fitted is gone; name it for standard errors")
-    numbers = [saved.names.index(name) for name in on]
-    regress, target_number = saved.estimator.regress, saved.names.index(target)
-    options = {"n_refits": n_refits, "random_state": seed}
-    if data is None:
-        return regress(target_number, numbers, **options)
-    return data.rows.ask(regress, target_number, numbers, **options)
-
-
 def _write(saved: ModelFolder, found: Any, output: Path) -> None:
     """Write mean, band and quantiles of the target over the range of the other column."""
-    pa, x = need("pyarrow"), found.grid()
-    units = saved.columns.units if saved.columns else ()
-    unit_y, unit_x = (units[d] for d in found.columns) if units else (None, None)
-    y, name = found.target, found.on[0]
-    columns = [NewColumn(name, f"true {name}", unit_x), NewColumn("mean", f"mean {y}", unit_y)]
-    values = [x, found.predict(x)]
+    pa, x, y, name = need("pyarrow"), found.grid(), found.target, found.on[0]
+    unit = saved.units[y]
+    columns = {
+        NewColumn(name, f"true {name}", saved.units[name]): x,
+        NewColumn("mean", f"mean {y}", unit): found.predict(x),
+    }
     if found.replicates is not None:
-        band = found.band(x, LEVEL)
-        columns += [
-            NewColumn(end, f"{end} end of the 90 % band of the mean {y}", unit_y)
-            for end in ("low", "high")
-        ]
-        values += [band.lower, band.upper]
-    columns += [
-        NewColumn(f"q{100 * share:g}", f"{100 * share:g} % quantile of the true {y}", unit_y)
-        for share in SHARES
-    ]
-    values += list(found.quantile(np.array(SHARES), x))
-    schema = pa.schema(new_fields(columns, output))
+        band, about = found.band(x, LEVEL), f"end of the 90 % band of the mean {y}"
+        columns[NewColumn("low", f"low {about}", unit)] = band.lower
+        columns[NewColumn("high", f"high {about}", unit)] = band.upper
+    for share, values in zip(SHARES, found.quantile(np.array(SHARES), x), strict=True):
+        percent = f"{100 * share:g}"
+        columns[NewColumn(f"q{percent}", f"{percent} % quantile of the true {y}", unit)] = values
+    schema = pa.schema(new_fields([*columns], output))
     with writing(output, schema) as write:
-        write(pa.table(values, schema=schema))
+        write(pa.table([*columns.values()], schema=schema))
 
 
 def _drawn(saved: ModelFolder, found: Any, data: Measured | None) -> Any:
@@ -127,7 +115,9 @@ def _drawn(saved: ModelFolder, found: Any, data: Measured | None) -> Any:
     x, (target, on) = found.grid(), found.columns
     on_label, target_label = (saved.labels[d].replace("$", r"\$") for d in (on, target))
     if data is not None:
-        ax.plot(data.w[:, on], data.w[:, target], ".", color="0.7", label="measured", zorder=1)
+        ax.plot(
+            data.rows.w[:, on], data.rows.w[:, target], ".", color="0.7", label="measured", zorder=1
+        )
     if found.replicates is not None:
         band = found.band(x, LEVEL)
         ax.fill_between(x, band.lower, band.upper, alpha=0.4, label="90 % band")

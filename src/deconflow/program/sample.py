@@ -1,6 +1,5 @@
 """``deconflow sample``: draws of the truth."""
 
-from itertools import zip_longest
 from typing import Annotated
 
 import typer
@@ -29,11 +28,8 @@ def sample(
     """
     with one_line_errors():
         saved, pa = load(model), need("pyarrow")
-        units = saved.columns.units if saved.columns else ()
-        columns = [
-            NewColumn(name, f"draw of the true {name}", unit)
-            for name, unit in zip_longest(saved.names, units)
-        ]
+        units = saved.units.items()
+        columns = [NewColumn(name, f"draw of the true {name}", unit) for name, unit in units]
         schema = pa.schema(new_fields(columns, output))
         with writing(output, schema) as write:
             for start in range(0, number, AT_ONCE):

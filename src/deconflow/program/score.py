@@ -1,7 +1,7 @@
 """``deconflow score``: how probable each row is, and how unusual."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -41,40 +41,23 @@ def score(
     Example: deconflow score model stars.csv -o scored.csv
     """
     with one_line_errors():
-        saved = load(model)
-        scores = Scores(saved.estimator)
-        reader = saved.reader(open_for(table, output))
-        counts = append_columns(
-            reader, output, COLUMNS, scores,
-            prefix=prefix, chunk=chunk, progress=not quiet, watch=scores.watch,
-        )  # fmt: skip
-        say(*scores.in_words(report_counts(counts)), table=output)
-
-
-class Scores:
-    """Scores of rows: their mean, its error, and counts of p-values, over all chunks."""
-
-    def __init__(self, estimator: Any) -> None:
         from deconflow.evaluation import PValueCounts
 
-        self.estimator = estimator
-        self.parts: list[tuple[int, float, float]] = []
-        self.p_values = PValueCounts()
+        saved, p_values, parts = load(model), PValueCounts(), []
+        ask = saved.estimator
 
-    def __call__(self, rows: Rows) -> Array:
-        """Log density and p-value of each measurement, ``(n, 2)``."""
-        p = rows.ask(self.estimator.p_values)
-        scores = rows.ask(self.estimator.score_observations)
-        self.parts.append((len(scores), scores.mean(), scores.var()))
-        return np.column_stack([scores, p])
+        def scores(rows: Rows) -> Array:
+            """Log density and p-value of each measurement, ``(n, 2)``."""
+            p, found = rows.ask(ask.p_values), rows.ask(ask.score_observations)
+            parts.append((len(found), found.mean(), found.var()))
+            return np.column_stack([found, p])
 
-    def watch(self, values: Array) -> None:
-        """Count the p-values of a chunk."""
-        self.p_values.add(values[:, 1])
-
-    def in_words(self, counts: str) -> list[str]:
-        """Say the mean, the counts of rows, and how many are unusual."""
-        sizes, means, variances = np.array(self.parts).T
+        counts = append_columns(
+            saved.reader(open_for(table, output)), output, COLUMNS, scores, prefix=prefix,
+            chunk=chunk, progress=not quiet, watch=lambda values: p_values.add(values[:, 1]),
+        )  # fmt: skip
+        sizes, means, variances = np.array(parts).T
         mean = np.average(means, weights=sizes)
         error = np.sqrt(sizes @ (variances + (means - mean) ** 2)) / sizes.sum()
-        return [f"mean log p(w) {mean:.6f} +- {error:.6f}; {counts}", str(self.p_values)]
+        words = f"mean log p(w) {mean:.6f} +- {error:.6f}; {report_counts(counts)}"
+        say(words, str(p_values), table=output)

@@ -13,7 +13,6 @@ from tqdm.auto import tqdm
 from deconflow._types import AnyArray, Array
 from deconflow.extras import need
 from deconflow.program.messages import note
-from deconflow.program.model_folder import ModelFolder
 from deconflow.tables import (
     STANDARD,
     RowReader,
@@ -132,16 +131,28 @@ def _output_of(
 def _compute_rows(
     reader: RowReader, table: "pa.Table", first_row: int, width: int, compute: Compute
 ) -> tuple[Array, AnyArray]:
-    """Return new columns ``(N, width)``, NaN for unusable rows, and each row's status."""
+    """Return new columns ``(N, width)``, NaN for unusable rows, and each row's status.
+
+    Where some rows cannot be computed, they are halved until the row that fails is alone.
+    """
     rows = reader(table, first_row)
     status, places = rows.status, np.flatnonzero(rows.usable)
-    values, failures = np.full((len(rows), width), np.nan), dict[int, str]()
-    for start in range(0, len(places), ROWS_AT_ONCE):
-        at = places[start : start + ROWS_AT_ONCE]
-        some = rows.rows[start : start + ROWS_AT_ONCE]
-        values[at] = _computed(compute, some, at, width, failures)
-    for row, reason in failures.items():
-        status[row] = reason
+    values, n_failed = np.full((len(rows), width), np.nan), 0
+    starts = range(0, len(places), ROWS_AT_ONCE)
+    parts = [places[start : start + ROWS_AT_ONCE] for start in reversed(starts)]
+    while parts:
+        part = parts.pop()
+        first, half = np.searchsorted(places, part[0]), len(part) // 2
+        try:
+            values[part] = compute(rows.rows[first : first + len(part)])
+        except ValueError as error:
+            if half:
+                parts += [part[half:], part[:half]]
+                continue
+            status[part] = " ".join(str(error).split())
+            n_failed += 1
+            if n_failed > MOST_FAILURES:
+                raise
     return values, status
 
 
@@ -151,43 +162,15 @@ def report_counts(counts: Counter[str]) -> str:
     return f"{counts['ok']} rows" + (f"; {', '.join(others)}" if others else "")
 
 
-def _computed(
-    compute: Compute, rows: Rows, places: AnyArray, width: int, failures: dict[int, str]
-) -> Array:
-    """Compute some rows; where that fails, halve them until the row that fails is alone."""
-    try:
-        return compute(rows)
-    except ValueError as error:
-        if len(rows) == 1:
-            failures[int(places[0])] = " ".join(str(error).split())
-            if len(failures) > MOST_FAILURES:
-                raise
-            return np.full((1, width), np.nan)
-    middle = len(rows) // 2
-    halves = (slice(0, middle), slice(middle, None))
-    parts = [_computed(compute, rows[half], places[half], width, failures) for half in halves]
-    return np.concatenate(parts)
-
-
-def units_of(saved: ModelFolder, source: Source) -> dict[str, str | None]:
-    """Find the unit of each dimension: that of the fit, or that of the table."""
-    known = saved.columns.units if saved.columns else ()
-    here = [source.unit(name) if name in source.names else None for name in saved.names]
-    pairs = zip(saved.names, known or here, here, strict=True)
-    return {name: fitted or found for name, fitted, found in pairs}
-
-
 def new_fields(columns: Sequence[NewColumn], output: Path, prefix: str = "") -> "list[pa.Field]":
     """Return the fields of new columns, under names that are no formulas to a spreadsheet."""
     names = [prefix + column.name for column in columns]
-    if format_of(output).delimiter:
-        harmless = [_harmless(name) for name in names]
-        if harmless != names:
-            note("deconflow: note: names of new columns that begin like a formula get a ' first")
-        names = harmless
+    harmless = [_harmless(name) for name in names] if format_of(output).delimiter else names
+    if harmless != names:
+        note("deconflow: note: names of new columns that begin like a formula get a ' first")
     return [
         described(name, column.kind, column.unit, column.description)
-        for name, column in zip(names, columns, strict=True)
+        for name, column in zip(harmless, columns, strict=True)
     ]
 
 

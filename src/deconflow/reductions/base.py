@@ -81,12 +81,14 @@ class Known:
 class Reduction(Protocol):
     """A fact that is learned, or taken out of the rows, before an engine sees them.
 
-    ``facts`` are the traits that it is about, ``takes`` those that the rows may have with these.
+    ``facts`` are the traits that it is about, ``takes`` those that the rows may have with these,
+    ``finds`` is the type of what it learns.
     """
 
     name: str
     facts: frozenset[str]
     takes: frozenset[str]
+    finds: type[Learned]
 
     def prepare(self, rows: Observations, run: Run, fit: PlainFit) -> tuple[Observations, Learned]:
         """Return changed rows, and the way back."""

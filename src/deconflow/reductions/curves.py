@@ -23,26 +23,6 @@ def encoded(rows: Observations) -> Observations:
 
 
 @dataclass(frozen=True)
-class Curves:
-    """Reduction of rows with covariates."""
-
-    known: Known
-    name = "covariates"
-    facts = frozenset({"covariates"})
-    takes = EVERYTHING - {
-        "bounds", "projected", "limits", "counts", "selected", "beyond memory",
-    }  # fmt: skip
-
-    def prepare(self, rows: Observations, run: Run, fit: PlainFit) -> tuple[Observations, Learned]:
-        """Return rows without their location and scale."""
-        chosen = np.sort(run.reducing.permutation(len(rows))[:MOST_KEPT])
-        x = np.asarray(rows.given)
-        curves = LocationScale.fit(rows, x, rows.covariates.continuous)
-        data = replace(curves.standardised(rows, x), covariates=None)
-        return data, CurvesFound(rows.covariates, curves, x[chosen])
-
-
-@dataclass(frozen=True)
 class CurvesFound(Learned):
     """Curves of location and scale, and covariates of some of the fitted rows."""
 
@@ -65,3 +45,24 @@ class CurvesFound(Learned):
         """Return what depends on which covariates."""
         names = ", ".join(self.covariates.names)
         return [f"Location and spread of the true values are curves of {names}."]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Reduction of rows with covariates."""
+
+    known: Known
+    name = "covariates"
+    facts = frozenset({"covariates"})
+    finds = CurvesFound
+    takes = EVERYTHING - {
+        "bounds", "projected", "limits", "counts", "selected", "beyond memory",
+    }  # fmt: skip
+
+    def prepare(self, rows: Observations, run: Run, fit: PlainFit) -> tuple[Observations, Learned]:
+        """Return rows without their location and scale."""
+        chosen = np.sort(run.reducing.permutation(len(rows))[:MOST_KEPT])
+        x = np.asarray(rows.given)
+        curves = LocationScale.fit(rows, x, rows.covariates.continuous)
+        data = replace(curves.standardised(rows, x), covariates=None)
+        return data, CurvesFound(rows.covariates, curves, x[chosen])

@@ -10,12 +10,30 @@ from deconflow.reductions.base import Known, Learned, PlainFit
 
 
 @dataclass(frozen=True)
+class ErrorsFound(Learned):
+    """What was learned of the errors; other rows get the same corrections."""
+
+    errors: LearnedErrors
+
+    def rows(self, rows: Observations) -> Observations:
+        """Return rows with the errors as they were learned."""
+        if rows.uncertain is None:
+            raise ValueError(self.errors.missing())
+        return self.errors.applied(rows.uncertain, replace(rows, uncertain=None))
+
+    def words(self) -> list[str]:
+        """Return what was learned, a line for each kind."""
+        return self.errors.in_words()
+
+
+@dataclass(frozen=True)
 class LearnErrors:
     """Reduction of rows whose errors are partly unknown."""
 
     known: Known
     name = "errors to learn"
     facts = frozenset({"errors to learn"})
+    finds = ErrorsFound
     takes = EVERYTHING - {"selected", "beyond memory", "limits", "counts"}
 
     def prepare(self, rows: Observations, run: Run, fit: PlainFit) -> tuple[Observations, Learned]:
@@ -32,20 +50,3 @@ class LearnErrors:
         if rows.groups is None and free.replicates is not None:
             data = replace(data, groups=check_groups(rows.w, free.replicates, "replicates"))
         return errors.applied(free, data), ErrorsFound(errors)
-
-
-@dataclass(frozen=True)
-class ErrorsFound(Learned):
-    """What was learned of the errors; other rows get the same corrections."""
-
-    errors: LearnedErrors
-
-    def rows(self, rows: Observations) -> Observations:
-        """Return rows with the errors as they were learned."""
-        if rows.uncertain is None:
-            raise ValueError(self.errors.missing())
-        return self.errors.applied(rows.uncertain, replace(rows, uncertain=None))
-
-    def words(self) -> list[str]:
-        """Return what was learned, a line for each kind."""
-        return self.errors.in_words()

@@ -10,23 +10,6 @@ from deconflow.truth import MOST_MIRRORS, Bounds
 
 
 @dataclass(frozen=True)
-class Mirrors:
-    """Reduction of true values with bounds."""
-
-    known: Known
-    name = "bounds"
-    facts = frozenset({"bounds"})
-    takes = EVERYTHING - {"limits", "covariates", "beyond memory"}
-
-    def prepare(self, rows: Observations, run: Run, fit: PlainFit) -> tuple[Observations, Learned]:
-        """Return rows with their mirror images."""
-        bounds = self.known.bounds
-        bounds.refuse_many()
-        data = bounds.mirrored(rows, int(run.reducing.randint(2**30)))
-        return replace(data, images=min(len(bounds.mirrors()), MOST_MIRRORS)), Folding(bounds)
-
-
-@dataclass(frozen=True)
 class Folding(Learned):
     """The way back from mirror images."""
 
@@ -35,3 +18,21 @@ class Folding(Learned):
     def density(self, own: FittedDensity) -> FittedDensity:
         """Return the density within the bounds."""
         return folded(own, self.bounds)
+
+
+@dataclass(frozen=True)
+class Mirrors:
+    """Reduction of true values with bounds."""
+
+    known: Known
+    name = "bounds"
+    facts = frozenset({"bounds"})
+    finds = Folding
+    takes = EVERYTHING - {"limits", "covariates", "beyond memory"}
+
+    def prepare(self, rows: Observations, run: Run, fit: PlainFit) -> tuple[Observations, Learned]:
+        """Return rows with their mirror images."""
+        bounds = self.known.bounds
+        bounds.refuse_many()
+        data = bounds.mirrored(rows, int(run.reducing.randint(2**30)))
+        return replace(data, images=min(len(bounds.mirrors()), MOST_MIRRORS)), Folding(bounds)

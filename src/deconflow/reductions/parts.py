@@ -28,11 +28,49 @@ CURVE_ROUNDS = 8
 
 
 @dataclass(frozen=True)
+class PartsFound(Learned):
+    """Shares of atoms and background."""
+
+    atoms: Array
+    atom_weights: Array
+    background: UniformBackground | GivenBackground | None
+    background_share: float
+
+    @classmethod
+    def of(cls, known: Known, shares: Array) -> "PartsFound":
+        """Take shares of the rows ``(J,)``; those of atoms become shares of the true values."""
+        share = float(shares[-1]) if known.background is not None else 0.0
+        weights = shares[: len(known.atoms)] / max(1.0 - share, 1e-300)
+        return cls(known.atoms, weights, known.background, share)
+
+    def density(self, own: FittedDensity) -> PartsFit:
+        """Return the density with its atoms and background."""
+        answer = self._with(own)
+        if own.replicates is not None:
+            answer.replicates = own.replicates.changed(self._with)
+        return answer
+
+    def _with(self, own: Any) -> PartsFit:
+        return PartsFit(own, self.atoms, self.atom_weights, self.background, self.background_share)
+
+    def words(self) -> list[str]:
+        """Return the shares."""
+        lines = []
+        for atom, share in zip(self.atoms, self.atom_weights, strict=True):
+            point = ", ".join(f"{value:g}" for value in atom)
+            lines.append(f"An estimated {share:.1%} of the true values are exactly {point}.")
+        if self.background is not None:
+            lines.append(f"An estimated {self.background_share:.1%} of the rows are background.")
+        return lines
+
+
+@dataclass(frozen=True)
 class Parts:
     """Reduction of true values with atoms, and of rows with a background."""
 
     known: Known
     facts = frozenset({"atoms", "background"})
+    finds = PartsFound
 
     @property
     def name(self) -> str:
@@ -83,43 +121,6 @@ def _by_curves(
         shares = shares_of_parts(shares, densities, rest, weights)
         q, found = memberships(shares, densities, rest)
     return (shares, q) if weights @ found > weights @ log_p_without else without
-
-
-@dataclass(frozen=True)
-class PartsFound(Learned):
-    """Shares of atoms and background."""
-
-    atoms: Array
-    atom_weights: Array
-    background: UniformBackground | GivenBackground | None
-    background_share: float
-
-    @classmethod
-    def of(cls, known: Known, shares: Array) -> "PartsFound":
-        """Take shares of the rows ``(J,)``; those of atoms become shares of the true values."""
-        share = float(shares[-1]) if known.background is not None else 0.0
-        weights = shares[: len(known.atoms)] / max(1.0 - share, 1e-300)
-        return cls(known.atoms, weights, known.background, share)
-
-    def density(self, own: FittedDensity) -> PartsFit:
-        """Return the density with its atoms and background."""
-        answer = self._with(own)
-        if own.replicates is not None:
-            answer.replicates = own.replicates.changed(self._with)
-        return answer
-
-    def _with(self, own: Any) -> PartsFit:
-        return PartsFit(own, self.atoms, self.atom_weights, self.background, self.background_share)
-
-    def words(self) -> list[str]:
-        """Return the shares."""
-        lines = []
-        for atom, share in zip(self.atoms, self.atom_weights, strict=True):
-            point = ", ".join(f"{value:g}" for value in atom)
-            lines.append(f"An estimated {share:.1%} of the true values are exactly {point}.")
-        if self.background is not None:
-            lines.append(f"An estimated {self.background_share:.1%} of the rows are background.")
-        return lines
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,7 @@ class Unseen:
     known: Known
     name = "a selection"
     facts = frozenset({"selected"})
+    finds = SelectionFound
     takes = EVERYTHING - {
         "covariates", "atoms", "background", "limits", "counts", "errors to learn", "beyond memory",
     }  # fmt: skip

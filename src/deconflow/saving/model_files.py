@@ -84,9 +84,8 @@ def read_folder(path: str | Path) -> ModelFiles:
     _check_format(parse_json(contents[DESCRIPTION], path / DESCRIPTION), path)
     _check_sums(contents, path)
     description = parse_json(contents[DESCRIPTION], path / DESCRIPTION, SAVED_DESCRIPTION)
-    for name in ("n_features_in",):
-        if description[name] < 1:
-            raise _damaged(path / DESCRIPTION, f"{name} is {description[name]}")
+    if description["n_features_in"] < 1:
+        raise _damaged(path / DESCRIPTION, f"n_features_in is {description['n_features_in']}")
     _check_weights(contents[WEIGHTS], path)
     return ModelFiles(path, contents, description)
 
@@ -176,6 +175,5 @@ def _check_weights(content: bytes, path: Path) -> None:
         raise _damaged(path / WEIGHTS, str(error)) from error
 
 
-def _damaged(file: object, why: str) -> ValueError:
-    name = f"{file.name} at {file.parent}" if isinstance(file, Path) else file
-    return ValueError(f"Expected a whole model; got a damaged {name}: {why}.")
+def _damaged(file: Path, why: str) -> ValueError:
+    return ValueError(f"Expected a whole model; got a damaged {file.name} at {file.parent}: {why}.")

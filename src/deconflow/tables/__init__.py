@@ -3,8 +3,20 @@
 Importing this package imports neither pyarrow, astropy nor torch; reading a table does.
 """
 
-from deconflow.tables.columns import COUNTS, NOISE_KINDS, Columns, find_columns
-from deconflow.tables.conventions import correlation_column, error_columns, one_sign
+from deconflow.tables.columns import (
+    COUNTS,
+    NOISE_KINDS,
+    Columns,
+    correlation_column,
+    error_columns,
+    find_columns,
+    finite_number,
+    independent_noise,
+    one_sign,
+    parse_atoms,
+    parse_bounds,
+    split_list,
+)
 from deconflow.tables.formats import (
     STANDARD,
     Source,
@@ -14,14 +26,7 @@ from deconflow.tables.formats import (
     row_name,
     split_part,
 )
-from deconflow.tables.kinds import independent_noise
 from deconflow.tables.opening import is_many, open_table, writing
-from deconflow.tables.option_syntax import (
-    finite_number,
-    parse_atoms,
-    parse_bounds,
-    split_list,
-)
 from deconflow.tables.rows import (
     GivenColumns,
     Measurements,

@@ -9,10 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deconflow._types import AnyArray, Array, BoolArray, IntArray
+from deconflow.tables.columns import finite_number
 from deconflow.tables.formats import is_list, row_name
-from deconflow.tables.option_syntax import finite_number
 
-Mask = BoolArray
 #: -1 for an upper limit, 1 for a lower one, 0 for a measured value.
 #: What people write for a missing value, in any case of letters.
 MISSING = ("", "nan", "na", "n/a", "null", "none", "--", "-")
@@ -49,7 +48,7 @@ class Cells:
     def __len__(self) -> int:
         return len(self.usable)
 
-    def mark(self, bad: Mask, reason: str) -> None:
+    def mark(self, bad: BoolArray, reason: str) -> None:
         """Record why rows cannot be used; the first reason stays."""
         rows = np.flatnonzero(bad & self.usable)
         if len(rows):
@@ -57,15 +56,17 @@ class Cells:
             self.reasons[reason] = np.concatenate([before, rows])
             self.usable[rows] = False
 
-    def usable_of(self, values: AnyArray) -> AnyArray:
-        """Return the usable rows of an array: the array itself, where all rows are usable."""
-        return values if self.usable.all() else values[self.usable]
+    def usable_of(self, values: Any) -> Any:
+        """Return the usable rows of an array, if there is one: itself, where all are usable."""
+        return values if values is None or self.usable.all() else values[self.usable]
 
-    def refuse(self, bad: Any, values: Array, wanted: str, advice: str) -> None:
+    def refuse(self, bad: Any, values: AnyArray, wanted: str, advice: str) -> None:
         """Raise for the first value that is wrong, with its row."""
-        if bad.any():
-            row = int(bad.argmax())
-            got = "none" if np.isnan(values[row]) else f"{values[row]:g}"
+        wrong = np.flatnonzero(bad)
+        if len(wrong):
+            row, value = int(wrong[0]), values[wrong[0]]
+            got = f"{value:g}" if isinstance(value, float) else repr(value)
+            got = "none" if got == "nan" else got
             raise ValueError(f"Expected {wanted}; got {got} in {self.row(row)}. {advice}")
 
     def row(self, row: int) -> str:
@@ -128,14 +129,11 @@ class Cells:
         """Read which values are limits: -1, 0 or 1."""
         words = _words(self.table[name], name)
         flags = np.array([FLAGS.get(str(w).removesuffix(".0"), 2) if w else 0 for w in words], int)
-        bad = flags == 2
-        if bad.any():
-            row = int(bad.argmax())
-            raise ValueError(
-                f"Expected -1 or < (upper limit), 1 or > (lower limit), 0 or nothing (measured) in "
-                f"column {name!r}; got {words[row]!r} in {self.row(row)}. If it has another "
-                "meaning, give limits=['none']"
-            )
+        self.refuse(
+            flags == 2, words, "-1 or < (upper limit), 1 or > (lower limit), 0 or nothing "
+            f"(measured) in column {name!r}",
+            "If it has another meaning, give limits=['none']",
+        )  # fmt: skip
         return flags
 
     def draws(self, name: str) -> list[Array]:
@@ -153,15 +151,16 @@ class Cells:
     def labels(self, name: str) -> AnyArray:
         """Read which rows belong together; a row without a label cannot be used."""
         labels = _objects(self.table[name])
-        for row, cell in enumerate(labels):
-            whole = isinstance(cell, float) and cell.is_integer()  # as where some are missing
-            if not (cell is None or whole or isinstance(cell, str | int)):
-                raise ValueError(
-                    f"Expected text or whole numbers in column {name!r}, whose rows belong "
-                    f"together where they are equal; got {cell!r} in {self.row(row)}. Choose "
-                    "another column."
-                )
-        self.mark(np.array([label is None for label in labels], dtype=bool), f"no group in {name}")
+        missing = np.array([label is None for label in labels], dtype=bool)
+        bad = [
+            not (isinstance(label, str | int) or (isinstance(label, float) and label.is_integer()))
+            for label in labels  # whole numbers have a point where some are missing
+        ]
+        self.refuse(
+            bad & ~missing, labels, f"text or whole numbers in column {name!r}, whose rows belong "
+            "together where they are equal", "Choose another column.",
+        )  # fmt: skip
+        self.mark(missing, f"no group in {name}")
         return labels
 
     def words(self, name: str) -> AnyArray:

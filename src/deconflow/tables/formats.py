@@ -150,18 +150,23 @@ def format_of(path: str | Path) -> Format:
     """
     if Path(path) == STANDARD:
         return FORMATS[0]
-    name = Path(path).name.lower()
-    for packing in PACKINGS:
-        name = name.removesuffix(packing)
-    ending = Path(name).suffix
-    if ending in UNREAD_PACKINGS:
-        raise ValueError(f"Expected a table; got {Path(path).name!r}, which is packed. Unpack it.")
+    ending = ending_of(path)
     if ending not in ENDINGS:
         raise ValueError(
             f"Expected a file that ends in {', '.join(ENDINGS)}; got {Path(path).name!r}. "
             "Rename or convert it."
         )
     return ENDINGS[ending]
+
+
+def ending_of(path: str | Path) -> str:
+    """Return the ending of a file in small letters, before that of a packing which can be read."""
+    name = Path(path).name.lower()
+    for packing in PACKINGS:
+        name = name.removesuffix(packing)
+    if name.endswith(UNREAD_PACKINGS):
+        raise ValueError(f"Expected a table; got {Path(path).name!r}, which is packed. Unpack it.")
+    return Path(name).suffix
 
 
 def split_part(path: str | Path) -> tuple[Path, str | None]:

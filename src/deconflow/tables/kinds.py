@@ -1,40 +1,21 @@
 """Kinds of measurement: how each reads its columns, and makes noise of them."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from deconflow._types import Array
-from deconflow.tables.columns import COUNTS, MULTIPLYING, Columns
-from deconflow.tables.conventions import one_sign
-from deconflow.tables.option_syntax import Bar
+from deconflow import noise as laws
+from deconflow._types import Array, BoolArray
+from deconflow.tables.cells import Cells
+from deconflow.tables.columns import COUNTS, MULTIPLYING, Bar, Columns, independent_noise, one_sign
 
 if TYPE_CHECKING:
-    from deconflow.noise import FreeErrors, GaussianNoise, Noise
-    from deconflow.tables.cells import Cells, Mask
+    from deconflow.tables.rows import RowReader
 
 NO_COVARIANCE = "errors and correlations make no covariance"
-
-
-@dataclass
-class Reading:
-    """What is read of one table, chunk by chunk.
-
-    Attributes
-    ----------
-    columns : Columns
-        What is read, with what the rows have shown of it.
-    factors : dict
-        By how much to multiply columns of errors, to bring them to the units of their values.
-    signs : dict
-        The sign of the lower errors in a column, once a chunk has shown it.
-    """
-
-    columns: Columns
-    factors: dict[tuple[str, tuple[str, ...]], float]
-    signs: dict[str, int] = field(default_factory=dict)
+Law = laws.Noise | laws.FreeErrors
 
 
 class Kind(ABC):
@@ -52,23 +33,19 @@ class Kind(ABC):
 
     without_error = 0
 
-    def __init__(self, cells: "Cells", reading: Reading) -> None:
-        self.cells, self.reading, self.columns = cells, reading, reading.columns
+    def __init__(self, cells: Cells, reader: "RowReader") -> None:
+        self.cells, self.reader, self.columns = cells, reader, reader.columns
         self.w = np.full((len(cells), len(self.columns.names)), np.nan)
         self.limits = np.zeros(self.w.shape, dtype=np.int64)
-        self._read()
+        self.read()
 
     @abstractmethod
-    def _read(self) -> None:
+    def read(self) -> None:
         """Read the columns, and mark rows that cannot be used."""
 
-    def law(self) -> "tuple[Array, Noise | FreeErrors | None]":
-        """Return usable values and their noise; rows whose errors make none are marked first."""
-        return self._law() if self.cells.usable.any() else (self.w[:0], None)
-
     @abstractmethod
-    def _law(self) -> "tuple[Array, Noise | FreeErrors | None]":
-        """Do so where there are usable rows."""
+    def law(self) -> tuple[Array, Law | None]:
+        """Return usable values and their noise; rows whose errors make none are marked first."""
 
 
 def kind_of(columns: Columns) -> type[Kind]:
@@ -83,7 +60,8 @@ def kind_of(columns: Columns) -> type[Kind]:
 class ErrorBars(Kind):
     """Values and their errors, some of them limits."""
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Read the columns, and mark rows that cannot be used."""
         self.lower, self.upper = np.ones_like(self.w), np.ones_like(self.w)
         for d, name in enumerate(self.columns.names):
             flags = self.columns.limits[d] if self.columns.limits else None
@@ -97,111 +75,98 @@ class ErrorBars(Kind):
             self.w[:, d], self.limits[:, d] = w, limits
             self.lower[:, d] = np.where(measured & known, lower, 1.0)
             self.upper[:, d] = np.where(measured & known, upper, 1.0)
-        same = self.columns.replicates
-        self.same = None if same is None else self.cells.labels(same)
+        if self.columns.replicates is not None:
+            self.same = self.cells.labels(self.columns.replicates)
 
-    def _bars(self, d: int, name: str, measured: "Mask") -> tuple[Array, Array]:
+    def _bars(self, d: int, name: str, measured: BoolArray) -> tuple[Array, Array]:
         """Lower and upper errors of a column: the same array where they are the same."""
-        if name in self.columns.variances:
-            column = self.columns.variances[name]
-            variance = self._at_least_zero(column, (name, name), measured)
-            sd = np.sqrt(np.maximum(variance, 0))
-            return sd, sd
+        variance = self.columns.variances.get(name)
+        if variance is not None:
+            values = self._errors(variance, (name, name), measured)
+            return (np.sqrt(np.maximum(values, 0)),) * 2
         lower, upper = self.columns.errors[d]
-        bar = self._bar(upper, name, measured)
-        return (bar if lower == upper else self._bar(lower, name, measured, signed=True)), bar
+        bar = self._errors(upper, (name,), measured)
+        if lower == upper:
+            return bar, bar
+        return self._errors(lower, (name,), measured, signed=True), bar
 
-    def _bar(self, bar: Bar, name: str, measured: "Mask", *, signed: bool = False) -> Array:
-        if isinstance(bar, str):
-            return self._at_least_zero(bar, (name,), measured, signed=signed)
-        if bar == 0 and self.columns.law != "gaussian":
-            raise ValueError(
-                f"Expected positive errors under {self.columns.law} noise; got errors=['...=0']."
-            )
-        return np.full(len(measured), bar)
-
-    def _at_least_zero(
-        self, column: str, names: tuple[str, ...], measured: "Mask", *, signed: bool = False
+    def _errors(
+        self, bar: Bar, names: tuple[str, ...], measured: BoolArray, *, signed: bool = False
     ) -> Array:
         """Errors or variances, in the units of the values; signed ones by their size."""
-        values, law = self.cells.numbers(column), self.columns.law
+        law, signs = self.columns.law, self.reader.signs
+        if not isinstance(bar, str):
+            if bar == 0 and law != "gaussian":
+                raise ValueError(
+                    f"Expected positive errors under {law} noise; got errors=['...=0']."
+                )
+            return np.full(len(measured), bar)
+        values = self.cells.numbers(bar)
         if signed:
-            known = self.reading.signs.get(column, 0)
-            values, sign = one_sign(values, measured, column, known, self.cells.first_row)
-            self.reading.signs[column] = sign
-        positive = law != "gaussian"
-        least = f"above 0, because the noise is {law}," if positive else "of at least 0"
+            sign = signs.get(bar, 0)
+            values, signs[bar] = one_sign(values, measured, bar, sign, self.cells.first_row)
+        least, bad = "of at least 0", values < 0
+        if law != "gaussian":
+            least, bad = f"above 0, because the noise is {law},", values <= 0
         self.cells.refuse(
-            measured & ((values <= 0) if positive else (values < 0)), values,
-            f"errors {least} in column {column!r}",
+            measured & bad, values, f"errors {least} in column {bar!r}",
             "Correct it, or leave the cell empty if the value is missing.",
         )  # fmt: skip
-        return values * self.reading.factors[column, names]
+        return values * self.reader.factors[bar, names]
 
-    def _law(self) -> "tuple[Array, Noise | FreeErrors | None]":
-        correlated = [each for each in self.columns.correlations if each[0] != each[1]]
-        correlated += [each for each in self.columns.covariances if each[0] != each[1]]
-        if correlated:
+    def law(self) -> tuple[Array, Law | None]:
+        """Return usable values and their noise."""
+        columns = self.columns
+        self.shared = [p for p in columns.correlations + columns.covariances if p[0] != p[1]]
+        if self.shared:
             noise = self._correlated_noise(self._covariance())
         else:
             lower, upper = map(self.cells.usable_of, (self.lower, self.upper))
-            noise = independent_noise(lower, upper, self.columns.noise, self.columns.df)
+            noise = independent_noise(lower, upper, columns.noise, columns.df)
         w = self.cells.usable_of(self.w)
-        if noise is not None and self.columns.noise == MULTIPLYING:
-            return self._multiplied(w, noise)
-        return w, self._opened(noise)
-
-    def _multiplied(self, w: Array, noise: "Noise") -> "tuple[Array, Noise]":
-        """Return values that errors multiply, and their likelihood."""
-        from deconflow.noise import multiplicative
-
-        for name, values in zip(self.columns.names, self.w.T, strict=True):
+        if columns.noise != MULTIPLYING:
+            return w, self._opened(noise)
+        for name, values in zip(columns.names, w.T, strict=True):
             wanted = f"values above 0 in column {name!r}, because errors multiply them"
             self.cells.refuse(values <= 0, values, wanted, "Correct it, or choose another noise=.")
-        return _read_by(multiplicative(noise), w)
+        return laws.multiplicative(cast("laws.Noise", noise)).read(w)
 
-    def _opened(self, noise: "Noise | None") -> "Noise | FreeErrors | None":
+    def _opened(self, noise: laws.Noise | None) -> Law | None:
         """Leave open the parts of the errors that the fit is to estimate."""
-        from deconflow.noise import gaussian
-
         parts = self.columns.fit_errors
         if noise is None or not parts:
             return noise
-        known = cast("GaussianNoise", noise)
+        known = cast("laws.GaussianNoise", noise)
         errors = {"sd": known.factor} if known.diagonal else {"covariance": known.covariance()}
         estimated: dict[str, Any] = dict.fromkeys(parts, "fit")
-        if self.same is not None:
+        if self.columns.replicates is not None:
             estimated["replicates"] = self.cells.usable_of(self.same)
-        return gaussian(**errors, **estimated)
+        return laws.gaussian(**errors, **estimated)
 
     def _covariance(self) -> Array:
         seen, sd, columns = ~np.isnan(self.w), self.lower, self.columns
         covariance = np.eye(sd.shape[1]) * sd[:, :, None] ** 2
         at = {name: d for d, name in enumerate(columns.names)}
-        for a, b, column in columns.correlations + columns.covariances:
-            if a == b:
-                continue
+        for a, b, column in self.shared:
             i, j, values = at[a], at[b], self.cells.numbers(column)
             if (a, b, column) in columns.correlations:
                 wanted = f"correlations between -1 and 1 in column {column!r}"
                 self.cells.refuse(np.abs(values) > 1, values, wanted, "Correct it.")
                 values = values * sd[:, i] * sd[:, j]
             else:
-                values = values * self.reading.factors[column, (a, b)]
+                values = values * self.reader.factors[column, (a, b)]
             both, known = seen[:, i] & seen[:, j], np.isfinite(values)
             self.cells.mark(both & ~known, f"no correlation of {a} and {b}")
             covariance[:, i, j] = covariance[:, j, i] = np.where(both & known, values, 0.0)
         return covariance
 
-    def _correlated_noise(self, covariance: Array) -> "Noise | None":
+    def _correlated_noise(self, covariance: Array) -> laws.Noise | None:
         """Let the noise check covariances; only where it refuses some, find and mark them all."""
-        from deconflow.noise import gaussian
-
         usable = self.cells.usable
         if not usable.any():
             return None
         try:
-            return gaussian(covariance=covariance[usable])
+            return laws.gaussian(covariance=covariance[usable])
         except ValueError:
             bad = usable & _indefinite(covariance)
             if not bad.any():
@@ -213,7 +178,8 @@ class ErrorBars(Kind):
 class Counts(Kind):
     """Counts, whose distribution follows from what is counted: of a rate, or of a probability."""
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Read the columns, and mark rows that cannot be used."""
         cells, binomial = self.cells, self.columns.noise == "binomial"
         for d, name in enumerate(self.columns.names):
             values = cells.numbers(name)
@@ -234,19 +200,19 @@ class Counts(Kind):
                 wanted = f"no more counts than trials, which are in column {column!r}"
                 cells.refuse(most > numbers, most, wanted, "Correct the count or the trials.")
 
-    def _law(self) -> "tuple[Array, Noise | None]":
-        from deconflow import noise as laws
-
+    def law(self) -> tuple[Array, Law | None]:
+        """Return usable values and their noise."""
         usable, numbers = self.cells.usable, self.counted_with
         counted_with = 1.0 if numbers is None else numbers[usable][:, None]
         make = laws.poisson if self.columns.noise == "poisson" else laws.binomial
-        return _read_by(make(counted_with), self.w[usable])
+        return make(counted_with).read(self.w[usable])
 
 
 class Draws(Kind):
     """Posterior samples: cells with lists, as many draws in each column of a row."""
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Read the columns, and mark rows that cannot be used."""
         cells, names, prior = self.cells, self.columns.names, self.columns.log_prior
         read = [*names, *([prior] if prior else [])]
         lists = [cells.draws(name) for name in read]
@@ -271,9 +237,8 @@ class Draws(Kind):
                     f"in {cells.row(row)}. Correct it, or leave that draw out."
                 )
 
-    def _law(self) -> "tuple[Array, Noise | None]":
-        from deconflow import noise as laws
-
+    def law(self) -> tuple[Array, Law | None]:
+        """Return usable values and their noise."""
         usable = np.flatnonzero(self.cells.usable)
         prior = None if self.log_prior is None else [self.log_prior[row] for row in usable]
         return laws.from_samples([self.draws[row] for row in usable], log_prior=prior)
@@ -292,53 +257,29 @@ class Draws(Kind):
 class Replicates(Kind):
     """Repeated measurements of each row, whose errors follow from their scatter."""
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Read the columns, and mark rows that cannot be used."""
         columns = self.columns
         most = max(map(len, columns.replicate_columns))
         self.values = np.full((len(self.cells), most, len(columns.names)), np.nan)
         pairs = zip(columns.names, columns.replicate_columns, strict=True)
         for d, (name, repeated) in enumerate(pairs):
             for r, column in enumerate(repeated):
-                values = self.cells.numbers(column) * self.reading.factors[column, (name,)]
+                values = self.cells.numbers(column) * self.reader.factors[column, (name,)]
                 self.cells.mark(np.isinf(values), f"{column} is infinite")
                 self.values[:, r, d] = values
         self.w[(~np.isnan(self.values)).any(1)] = 0.0
 
-    def _law(self) -> "tuple[Array, Noise | None]":
-        from deconflow import noise as laws
-
+    def law(self) -> tuple[Array, Law | None]:
+        """Return usable values and their noise."""
         values, covariance = self.values[self.cells.usable], self.columns.replicate_covariance
         if not covariance:
             covariance = tuple(map(tuple, laws.replicate_covariance(values).tolist()))
-            self.reading.columns = replace(self.columns, replicate_covariance=covariance)
+            self.reader.columns = replace(self.columns, replicate_covariance=covariance)
         return laws.from_replicates(values, covariance=covariance)
 
 
-def independent_noise(
-    lower: Array, upper: Array, kind: str = "gaussian", df: float = 3.0
-) -> "Noise":
-    """Make noise of a distribution by its name, from the error bars of independent values."""
-    from deconflow import noise as laws
-
-    same = upper is lower or np.array_equal(lower, upper, equal_nan=True)
-    if kind == "split-normal" or not same:
-        return laws.split_normal(lower=lower, upper=upper)
-    if kind == "student-t":
-        return laws.student_t(scale=lower, df=np.full_like(lower, df))
-    if kind == "laplace":
-        return laws.laplace(scale=lower / np.sqrt(2))
-    if kind == "uniform":
-        return laws.uniform(half_width=lower)
-    return laws.gaussian(sd=lower)
-
-
-def _read_by(likelihood: Any, values: Array) -> "tuple[Array, Noise]":
-    """Return values as a likelihood of them has it, and its noise."""
-    w, noise = likelihood.read(values)
-    return w, noise
-
-
-def _indefinite(covariance: Array) -> "Mask":
+def _indefinite(covariance: Array) -> BoolArray:
     """Whether matrices have a negative eigenvalue, by a hair more strictly than the noise does."""
     sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
     units = np.where(sd > 0, sd, 1.0)
@@ -346,6 +287,6 @@ def _indefinite(covariance: Array) -> "Mask":
     return values[:, 0] < -0.9e-7 * np.abs(values).max(1)
 
 
-def _whole(values: Array) -> "Mask":
+def _whole(values: Array) -> BoolArray:
     """Whether numbers are counts; missing and infinite ones may be."""
     return ~((values < 0) | np.isfinite(values) & (np.floor(values) != values))

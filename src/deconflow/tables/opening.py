@@ -13,16 +13,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deconflow.extras import need
 from deconflow.files import replacing
 from deconflow.tables.formats import (
+    ENDINGS,
     PACKINGS,
     STANDARD,
     WRITTEN,
     Source,
     TableError,
     clear_read_errors,
+    ending_of,
     format_of,
-    need,
     split_part,
 )
 
@@ -52,7 +54,7 @@ def open_table(path: str | Path, *, typed: bool = True) -> Source:
     """
     path, part = split_part(path)
     need("pyarrow")
-    from deconflow.tables.arrow_files import open_arrow
+    from deconflow.tables.sources import AstropySource, Many, open_arrow
 
     if path == STANDARD:
         return _of_pipe(typed)
@@ -65,8 +67,6 @@ def open_table(path: str | Path, *, typed: bool = True) -> Source:
         with clear_read_errors(name):
             source = open_arrow(root, files, known, name)
         return source.typed() if typed and known.delimiter else source
-    from deconflow.tables.astropy_files import AstropySource, Many
-
     if not is_many(path):
         return AstropySource(path, known, name, part)
     first, *others = (partial(AstropySource, root / f, known, f"{name}/{f}", part) for f in files)
@@ -88,8 +88,7 @@ def writing(path: str | Path, schema: "pa.Schema") -> "Iterator[Callable[[pa.Tab
     The table is there when it is complete. ``-`` is the standard output, in CSV.
     """
     known, pa = format_of(path), need("pyarrow")
-    from deconflow.tables.arrow_files import arrow_writer
-    from deconflow.tables.astropy_files import astropy_writer
+    from deconflow.tables.sources import arrow_writer, astropy_writer
 
     if not known.written:
         raise ValueError(
@@ -134,12 +133,8 @@ def _below(path: Path) -> tuple[Path, list[str]]:
     files = [file for file in files if HATS in str(file)] or files
     kinds: dict[str, list[str]] = {}
     for file in files:
-        try:
-            kinds.setdefault(format_of(file).name, []).append(file.as_posix())
-        except ValueError as error:
-            if "packed" in str(error):  # rows that would be missed
-                raise
-            kinds.setdefault("", []).append(file.as_posix())
+        known = ENDINGS.get(ending_of(file))  # which refuses packed rows, that would be missed
+        kinds.setdefault(known.name if known else "", []).append(file.as_posix())
     others = kinds.pop("", [])
     if not kinds:
         got = "a folder without any" if path.is_dir() else "none that match"

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deconflow._types import AnyArray, Array, IntArray
-from deconflow.tables.columns import MULTIPLYING, Columns, check_available
-from deconflow.tables.formats import Source, need
-from deconflow.tables.kinds import Reading, kind_of
-from deconflow.tables.option_syntax import split_list
+from deconflow._types import AnyArray, Array, BoolArray, IntArray
+from deconflow.extras import need
+from deconflow.tables.columns import MULTIPLYING, Columns, check_available, split_list
+from deconflow.tables.formats import Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from deconflow.noise import FreeErrors, Noise
-    from deconflow.tables.cells import Cells, Mask
+    from deconflow.tables.cells import Cells
 
 ROWS_AT_ONCE = 100_000
 #: The word for the logarithms of the rows' own errors among the given columns.
@@ -146,7 +145,7 @@ class Measurements:
     """
 
     rows: Rows
-    usable: "Mask"
+    usable: BoolArray
     reasons: dict[str, IntArray]
     without_error: int = 0
 
@@ -191,31 +190,30 @@ class RowReader:
         more = [name for name in (groups, weights, *(given.labels if given else ())) if name]
         self.needed = list(dict.fromkeys([*columns.needed(), *more]))
         check_available(source.names, self.needed, source.name)
-        self._reading = Reading(columns, _factors(columns, source))
-
-    @property
-    def columns(self) -> Columns:
-        """What is measured, with what the rows have shown of it."""
-        return self._reading.columns
+        #: What is measured, with what the rows have shown of it.
+        self.columns = columns
+        #: By how much to multiply columns of errors, to bring them to the units of their values.
+        self.factors = _factors(columns, source)
+        #: The sign of the lower errors in a column, once a chunk has shown it.
+        self.signs: dict[str, int] = {}
 
     def __call__(self, chunk: "pa.Table", first_row: int) -> Measurements:
         """Read a chunk that begins at ``first_row`` of the table."""
         from deconflow.tables.cells import Cells
+        from deconflow.tables.kinds import kind_of
 
         cells = Cells(chunk, first_row, self.columns.missing)
-        values = kind_of(self.columns)(cells, self._reading)
+        values = kind_of(self.columns)(cells, self)
         cells.mark(np.isnan(values.w).all(1), "no measured value")
         groups = None if self.groups is None else cells.labels(self.groups)
         labels = self.given.labels if self.given else {}
         given = {name: _covariate(cells, name, known) for name, known in labels.items()}
-        w, noise = values.law()
+        w, noise = values.law() if cells.usable.any() else (values.w[:0], None)
         weights = None if self.weights is None else self._weights(cells)
-        limits, groups, weights = (
-            None if each is None else cells.usable_of(each)
-            for each in (values.limits, groups, weights)
-        )
+        limits = cells.usable_of(values.limits)
         rows = Rows(
-            w, noise, limits if limits is not None and limits.any() else None, groups, weights,
+            w, noise, limits if limits.any() else None, cells.usable_of(groups),
+            cells.usable_of(weights),
             {name: cells.usable_of(each) for name, each in given.items()} if self.given else None,
             self.given is not None and self.given.errors, names=tuple(self.columns.names),
         )  # fmt: skip
@@ -235,11 +233,9 @@ class RowReader:
 def read_rows(reader: RowReader) -> Measurements:
     """Read a complete table, to fit it; an error if there is too little that can be used."""
     source = reader.source
-    chunks = list(source.chunks(ROWS_AT_ONCE, reader.needed))
-    if not chunks:
-        raise ValueError(f"Expected one or more rows in {source.name}; got none.")
+    table = _whole(source, reader.needed)
     try:
-        found = reader(need("pyarrow").concat_tables(chunks), 0)
+        found = reader(table, 0)
     except ValueError:
         _name_file(reader)
         raise
@@ -250,6 +246,14 @@ def read_rows(reader: RowReader) -> Measurements:
     if rows.weights is not None and not rows.weights.any():
         raise ValueError(f"Expected a weight above 0 in column {reader.weights!r}; got zeros only.")
     return found
+
+
+def _whole(source: Source, names: Sequence[str]) -> "pa.Table":
+    """Read some columns of all rows into memory."""
+    chunks = list(source.chunks(ROWS_AT_ONCE, names))
+    if not chunks:
+        raise ValueError(f"Expected one or more rows in {source.name}; got none.")
+    return need("pyarrow").concat_tables(chunks)
 
 
 def refuse_empty_columns(names: Sequence[str], measured: AnyArray, n_rows: int) -> None:
@@ -304,22 +308,18 @@ def gathered(source: Source, columns: Columns) -> Source:
         return source
     import pyarrow.dataset as ds
 
-    from deconflow.tables.arrow_files import ArrowSource
     from deconflow.tables.cells import Cells
+    from deconflow.tables.sources import ArrowSource
 
     pa, id = need("pyarrow"), columns.id
     lists = [*columns.names, *([columns.log_prior] if columns.log_prior else [])]
     check_available(source.names, [id, *lists], source.name)
-    chunks = list(source.chunks(ROWS_AT_ONCE, [id, *lists]))
-    if not chunks:
-        raise ValueError(f"Expected one or more rows in {source.name}; got none.")
-    cells = Cells(pa.concat_tables(chunks), 0, ())
+    cells = Cells(_whole(source, [id, *lists]), 0, ())
     labels = cells.labels(id)
-    if not cells.usable.all():
-        raise ValueError(
-            f"Expected the object of each draw in column {id!r}; got none in "
-            f"{cells.row(int(cells.usable.argmin()))}. Fill it in, or leave the row out."
-        )
+    cells.refuse(
+        ~cells.usable, np.full(len(cells), np.nan), f"the object of each draw in column {id!r}",
+        "Fill it in, or leave the row out.",
+    )  # fmt: skip
     table = pa.table({id: labels.tolist()} | {name: cells.numbers(name) for name in lists})
     table = table.group_by(id, use_threads=False).aggregate([(name, "list") for name in lists])
     table = table.select([id, *(f"{name}_list" for name in lists)])
@@ -349,10 +349,9 @@ def _factors(columns: Columns, source: Source) -> dict[tuple[str, tuple[str, ...
     """By how much to multiply columns of errors, to bring them to the units of their values."""
     units = {name: source.unit(columns.place(name)) for name in columns.names}
     for name, unit in zip(columns.names, columns.units, strict=False):  # units may be unknown
-        here = units[name]
-        if unit and here and conversion(here, [unit], name) != 1.0:
+        if unit and units[name] and conversion(str(units[name]), [unit], name) != 1.0:
             raise ValueError(
-                f"Expected column {name!r} in {unit}, as in the fit; got {here}. Convert it."
+                f"Expected column {name!r} in {unit}, as in the fit; got {units[name]}. Convert it."
             )
     factors = {}
     for column, names in columns.scales():

@@ -3,24 +3,39 @@
 Files of checks take all that they need of this package from here.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.findings import Finding
+from deconflow.certificate import Finding
+from deconflow.copies import Copies, find_copies
+from deconflow.mixtures import GaussianMixture
 from deconflow.noise import Noise
-from deconflow.trust.case import Case
+from deconflow.observations import Observations, check_groups
 from deconflow.trust.comparison import DEGREES, of_smallest, one_sided, ratio, shape, two_sided
 from deconflow.trust.lens import Rows, below, log_p
-from deconflow.trust.table import FLOOR, Table, chosen_rows, restricted, weight_inflation
+from deconflow.trust.table import (
+    FLOOR,
+    LogLikelihood,
+    Sampler,
+    Table,
+    chosen_rows,
+    make_table,
+    predictive_ranks,
+    restricted,
+    weight_inflation,
+    with_covariance,
+)
 
 __all__ = [
     "ALIKE", "CONSTANT", "DEGREES", "FEW", "FEWEST_FOR_SHAPE", "FLOOR", "GROUPS", "LIKELIHOOD",
     "Alternative", "Case", "Check", "Finding", "Rows", "Table", "below", "chosen_rows", "log_p",
-    "of_smallest", "one_sided", "ratio", "restricted", "shape", "two_sided", "weight_inflation",
-    "worst",
+    "of_smallest", "one_sided", "predictive_ranks", "ratio", "restricted", "shape", "two_sided",
+    "weight_inflation", "with_covariance", "worst",
 ]  # fmt: skip
 
 #: With fewer, no statistical check is made.
@@ -41,7 +56,86 @@ CONSTANT = "a column is constant"
 GROUPS = "rows of a group belong together"
 
 #: Numbers that a cause is described by, and the noise that it would be.
-Alternative = tuple[dict[str, float], Callable[[], Noise]]
+Alternative = tuple[dict[str, float], Noise]
+#: Words with names of a finding's numbers, ``where`` and ``gain`` in braces, or what makes them.
+Words = str | Callable[[Finding], str]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A fit and the rows that it was made of.
+
+    Attributes
+    ----------
+    data : Observations
+        The rows.
+    sample : callable
+        Draws true values ``(n, D)`` from the fitted model, given ``n`` and a seed.
+    names : list of str
+        Names of the measured columns.
+    working : GaussianMixture or None
+        A mixture that fits the rows under their noise; None to fit one.
+    log_p : callable or None
+        Gives the model's ``log p(w)`` of rows, to compare it with that mixture; None for a model
+        that was compared with others already.
+    seed : int
+        Of the choice of rows and the simulation.
+    learned : Finding or None
+        What the fit has learned of the errors.
+    samples : tuple or None
+        Rows whose noise was made of posterior samples, and the density of true values.
+    """
+
+    data: Observations
+    sample: Sampler
+    names: list[str]
+    working: GaussianMixture | None = None
+    log_p: LogLikelihood | None = None
+    seed: int = 0
+    learned: Finding | None = None
+    samples: tuple[Observations, Callable[..., Any]] | None = None
+
+    @cached_property
+    def repeated(self) -> Copies:
+        """Rows that repeat others."""
+        return find_copies(replace(self.data, groups=None))
+
+    @cached_property
+    def grouped(self) -> bool:
+        """Whether users have named groups, other than the copies that a fit keeps together."""
+        given, copies = self.data.group_codes(), self.repeated
+        if self.data.groups is None or given is None or not copies.surprising:
+            return self.data.groups is not None
+        both = np.column_stack([given, copies.groups])
+        return len({len(np.unique(each, axis=0)) for each in (given, copies.groups, both)}) > 1
+
+    @cached_property
+    def rows(self) -> Observations:
+        """The rows, with those that repeat others as a group if nobody has named groups."""
+        if self.grouped:
+            return self.data
+        if not self.repeated.surprising:
+            return replace(self.data, groups=None)
+        return replace(self.data, groups=check_groups(self.data.w, self.repeated.groups, "groups"))
+
+    @cached_property
+    def n_rows(self) -> int:
+        """Number of rows, or of groups of rows that belong together."""
+        codes = self.rows.group_codes()
+        return len(self.rows) if codes is None else int(codes.max()) + 1
+
+    @cached_property
+    def of_model(self) -> Table:
+        """Rows with companions that the model simulates."""
+        return make_table(self.rows, self.sample, self.names, self.working, self.seed)
+
+    @cached_property
+    def of_noise(self) -> Table:
+        """Rows with companions of a density that fits them: others say nothing of the noise."""
+        if self.log_p is None:
+            return self.of_model
+        better = self.of_model.in_units
+        return make_table(self.rows, better.sample, self.names, better, self.seed)
 
 
 @dataclass(frozen=True)
@@ -55,14 +149,17 @@ class Check:
     test : function
         Makes it: p-value, gain, columns and numbers, or the reason why it cannot tell; None if
         it is not about such fits.
-    caution : function
+    caution : str or function
         What is wrong and what to do, for a finding.
-    figure : function or None
+    figure : str or function
         What was measured in addition to the p-value.
     kind : str
-        As for :class:`~deconflow.findings.Finding`.
-    alternatives : function or None
-        Noise that would explain a finding; the mixture is fitted again under each.
+        As for :class:`~deconflow.certificate.Finding`.
+    alternative : function or None
+        Noise that would explain a finding, for each of the sizes; the mixture is fitted again under
+        each. It raises if such noise cannot be.
+    sizes : tuple of float
+        How large the changes of the noise are.
     additive : bool
         Whether it takes only noise that is added to the true values.
     """
@@ -70,10 +167,11 @@ class Check:
     name: str
     meaning: str
     test: Callable[[Case], Finding | None]
-    caution: Callable[[Finding], str]
-    figure: Callable[[Finding], str] | None = None
+    caution: Words
+    figure: Words = ""
     kind: str = "rows"
-    alternatives: Callable[[Table, Finding], Iterable[Alternative]] | None = None
+    alternative: Any = None
+    sizes: tuple[float, ...] = ()
     additive: bool = True
 
     def made(self, case: Case) -> Finding | None:
@@ -94,10 +192,16 @@ class Check:
         about = replace(finding, name=self.name, meaning=self.meaning, kind=self.kind)
         if finding.p is None:
             return replace(about, figure=f"cannot tell: {finding.reason}")
-        figures = [self.figure(finding)] if self.figure is not None else []
+        figure, caution = (_filled(words, finding) for words in (self.figure, self.caution))
         if self.kind != "count":
-            figures.append(f"p {finding.p:.2g}")
-        return replace(about, figure="; ".join(figures), caution=self.caution(finding))
+            figure = "; ".join(filter(None, [figure, f"p {finding.p:.2g}"]))
+        return replace(about, figure=figure, caution=caution)
+
+
+def _filled(words: Words, finding: Finding) -> str:
+    if not isinstance(words, str):
+        return words(finding)
+    return words.format_map({**finding.numbers, "where": finding.where, "gain": finding.gain})
 
 
 def worst(
@@ -116,12 +220,13 @@ def worst(
     signal = np.array([each[:, 1:].std() for each in functions])
     known = ~np.isnan(z) & ((signal > LEAST_SIGNAL) | (side == 1))
     if not known.any():
-        return Finding(reason="the errors are too small to matter" if table.by_row else ALIKE)
+        return Finding(
+            reason="the errors are too small to matter" if table.differing.any() else ALIKE
+        )
     p_value = two_sided if side == 2 else one_sided
-    p = np.array([p_value(each) for each in np.where(known, z, 0.0)])
-    p[~known] = 1.0
+    p = np.where(known, p_value(np.where(known, z, 0.0)), 1.0)
     most_at = int(p.argmin())
-    gain = 0.5 * z[most_at] ** 2 if side == 2 or z[most_at] > 0 else 0.0
+    top = float(z[most_at])
+    gain = 0.5 * top**2 if side == 2 or top > 0 else 0.0
     columns = tuple(table.names[d] for d in choices[most_at])
-    numbers = {"z": float(z[most_at])}
-    return Finding("", of_smallest(p[known].tolist()), float(gain), columns, numbers)
+    return Finding("", of_smallest(p[known]), gain, columns, {"z": top})

@@ -20,6 +20,7 @@ convergence of the sample distribution function when parameters are estimated".
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import eval_legendre
 from scipy.stats import chi2, norm
 
@@ -60,8 +61,8 @@ class Sums:
     def z(self) -> Array:
         """Excess in standard deviations; NaN where the fit leaves nothing to look at."""
         known = self.left > UNTOUCHED
-        sd = np.sqrt(np.where(known, np.diag(self.covariance), 1.0))
-        return np.where(known, self.excess / sd, np.nan)
+        variance = np.where(known, np.diag(self.covariance), 1.0)
+        return np.where(known, self.excess / np.sqrt(variance), np.nan)
 
     def together(self, slack: float = 0.0) -> tuple[float, float]:
         """Return the p-value of all functions at once, and half their chi-square statistic.
@@ -73,8 +74,8 @@ class Sums:
         used = values > TELLING * full.mean()
         if not used.any():
             return 1.0, 0.0
-        variances = values[used] + slack**2
-        statistic = float((np.square(vectors[:, used].T @ self.excess) / variances).sum())
+        squares = np.square(vectors[:, used].T @ self.excess)
+        statistic = float((squares / (values[used] + slack**2)).sum())
         return float(chi2.sf(statistic, used.sum())), 0.5 * statistic
 
 
@@ -114,24 +115,23 @@ class Comparison:
 
     def _weighed(self, inside: Array) -> Array:
         """Return the companions, each by its row's weight, as ``(N (C - 1), F)``."""
-        weighed = inside[:, 1:] * self.weights[:, None, None]
-        return weighed.reshape(-1, inside.shape[2])
+        return (inside[:, 1:] * self.weights[:, None, None]).reshape(-1, inside.shape[2])
 
 
-def two_sided(z: float) -> float:
-    """P-value of a standard normal number that may err to both sides."""
-    return float(2 * norm.sf(abs(z)))
+def two_sided(z: ArrayLike) -> Array:
+    """P-values of standard normal numbers that may err to both sides."""
+    return 2 * norm.sf(np.abs(z))
 
 
-def one_sided(z: float) -> float:
-    """P-value of a standard normal number that would be large."""
-    return float(norm.sf(z))
+def one_sided(z: ArrayLike) -> Array:
+    """P-values of standard normal numbers that would be large."""
+    return norm.sf(z)
 
 
-def of_smallest(p_values: list[float]) -> float:
-    """P-value of the smallest of several (Sidak)."""
-    smallest = min(p_values)
-    return float(-np.expm1(len(p_values) * np.log1p(-smallest))) if smallest < 1 else 1.0
+def of_smallest(p_values: ArrayLike, count: int | None = None) -> float:
+    """P-value of the smallest of several (Sidak), or of ``count`` of which these are some."""
+    count, smallest = count or np.size(p_values), np.min(p_values)
+    return float(-np.expm1(count * np.log1p(-smallest))) if smallest < 1 else 1.0
 
 
 def shape(degree: int, probability: Array) -> Array:

@@ -16,7 +16,7 @@ from scipy.special import ndtr
 
 from deconflow._types import Array
 from deconflow.mixtures import LOG_2PI, GaussianMixture
-from deconflow.noise import JointMixture, Noise
+from deconflow.noise import JointMixture
 from deconflow.observations import Observations
 
 #: Gaussians that noise is seen as at most: each costs as much as a component.
@@ -53,7 +53,12 @@ class Rows:
     @classmethod
     def of(cls, data: Observations, values: list[Array]) -> "Rows":
         """Put measured values ``(N, M)``, several per row, beside the noise of the rows."""
-        parts = _seen_noise(data.noise)
+        parts = data.noise.as_mixture()
+        if parts.n_parts > MOST_PARTS:  # companions are drawn by the law itself
+            moments = data.noise.mean(), data.noise.covariance()
+            mean, covariance = (np.asarray(x, np.float64)[:, None] for x in moments)
+            parts = JointMixture(np.ones((1, 1)), mean, covariance)
+        parts = parts.take()
         seen, dim = ~np.isnan(data.measured()), data.dim
         covariances = parts.covariances
         if parts.diagonal:
@@ -64,13 +69,7 @@ class Rows:
             covariances = np.where(both, covariances, 0.0) + idle
         shifts = np.zeros((1, parts.n_parts, dim)) if parts.means is None else parts.means
         w = np.where(seen[:, None], np.stack(values, axis=1), 0.0)
-        projection = None if data.projection is None else np.asarray(data.projection)
-        return cls(w, seen, parts.weights, shifts, covariances, projection)
-
-    @property
-    def n_parts(self) -> int:
-        """Number of Gaussians that the noise of a row is made of."""
-        return self.shares.shape[1]
+        return cls(w, seen, parts.weights, shifts, covariances, data.projection)
 
     @property
     def sd(self) -> Array:
@@ -102,20 +101,6 @@ class Rows:
         return exchanged.stretched(scale[order] / scale)
 
 
-def _seen_noise(noise: Noise) -> JointMixture:
-    """Write out the noise for the lens; a law of many Gaussians becomes one.
-
-    That is what the lens takes it for: companions are drawn by the law itself.
-    """
-    parts = noise.as_mixture()
-    if parts.n_parts <= MOST_PARTS:
-        return parts.take()
-    mean, covariance = (
-        np.asarray(x, np.float64)[:, None] for x in (noise.mean(), noise.covariance())
-    )
-    return JointMixture(np.ones((1, 1)), mean, covariance)
-
-
 @dataclass(frozen=True)
 class View:
     """What a mixture sees of rows; the second axis is that of the companions of a row.
@@ -141,26 +126,15 @@ class View:
     skewness: Array
 
 
-@dataclass(frozen=True)
-class _Part:
-    """One component of the mixture with one part of the noise: a Gaussian per row."""
-
-    component: int
-    part: int
-    residual: Array
-    precision: Array
-    log_joint: Array
-
-
 def log_p(mixture: GaussianMixture, rows: Rows) -> Array:
     """Log-likelihoods ``(N, C)``, but for a constant of the rows' missing values."""
-    return np.logaddexp.reduce([part.log_joint for part in _parts(mixture, rows)])
+    return np.logaddexp.reduce([log_joint for *_, log_joint in _parts(mixture, rows)])
 
 
 def view(mixture: GaussianMixture, rows: Rows) -> View:
     """Look at rows."""
     parts, R = list(_parts(mixture, rows)), rows.projection
-    whole = np.logaddexp.reduce([part.log_joint for part in parts])
+    whole = np.logaddexp.reduce([log_joint for *_, log_joint in parts])
     shape, size, latent = rows.w.shape, mixture.n_components, mixture.dim
     lower = np.tril_indices(latent)
     of_weights, of_means, of_covariances = (
@@ -168,18 +142,13 @@ def view(mixture: GaussianMixture, rows: Rows) -> View:
     )
     by_covariance, by_size = np.zeros((*shape, shape[2])), np.zeros(shape)
     skewness, sd = np.zeros(shape), np.where(rows.sd > 0, rows.sd, 1.0)  # exact values have no skew
-    for part in parts:
-        k, q, shift = (
-            part.component,
-            np.exp(part.log_joint - whole),
-            rows.shifts[:, None, part.part],
-        )
-        t = part.residual @ part.precision
-        g = t[..., :, None] * t[..., None, :] - part.precision[:, None]
-        covariance = rows.covariances[:, part.part]
-        left = covariance - covariance @ part.precision @ covariance
+    for k, j, residual, precision, log_joint in parts:
+        q, t = np.exp(log_joint - whole), residual @ precision
+        g = t[..., :, None] * t[..., None, :] - precision[:, None]
+        shift, covariance = rows.shifts[:, None, j], rows.covariances[:, j]
+        left = covariance - covariance @ precision @ covariance
         variance = (np.diagonal(left, axis1=1, axis2=2) / np.square(sd))[:, None]
-        covariance = np.broadcast_to(covariance, part.precision.shape)
+        covariance = np.broadcast_to(covariance, precision.shape)
         by_covariance += q[..., None, None] * g
         # A factor on the noise moves the mean of a part, too.
         by_size += q[..., None] * (np.einsum("ncij,nij->nci", g, covariance) + t * shift)
@@ -194,12 +163,16 @@ def view(mixture: GaussianMixture, rows: Rows) -> View:
     return View(whole, np.concatenate(scores, axis=-1), by_covariance, by_size, skewness)
 
 
-def _parts(mixture: GaussianMixture, rows: Rows) -> Iterator[_Part]:
+def _parts(mixture: GaussianMixture, rows: Rows) -> Iterator[tuple[int, int, Array, Array, Array]]:
+    """Yield a Gaussian per row for each component with each part of the noise.
+
+    These are the numbers of both, residuals, precisions, and logarithms of joint densities.
+    """
     with np.errstate(divide="ignore"):
         log_shares = np.log(rows.shares)
     for k in np.flatnonzero(mixture.weights > 0).tolist():
         mean, covariance = rows.measured(mixture.means[k], mixture.covariances[k])
-        for j in range(rows.n_parts):
+        for j in range(rows.shares.shape[1]):
             total = np.broadcast_to(
                 covariance + rows.covariances[:, j], (len(rows.w), *rows.covariances.shape[2:])
             )
@@ -210,7 +183,7 @@ def _parts(mixture: GaussianMixture, rows: Rows) -> Iterator[_Part]:
             distance = np.einsum("nci,ncj,nij->nc", residual, residual, precision, optimize=True)
             constant = np.linalg.slogdet(total)[1] + rows.w.shape[2] * LOG_2PI
             log_joint = log_shares[:, None, j] - 0.5 * (distance + constant[:, None])
-            yield _Part(k, j, residual, precision, np.log(mixture.weights[k]) + log_joint)
+            yield k, j, residual, precision, np.log(mixture.weights[k]) + log_joint
 
 
 def below(mixture: GaussianMixture, rows: Rows) -> Array:
@@ -219,7 +192,7 @@ def below(mixture: GaussianMixture, rows: Rows) -> Array:
     for k in range(mixture.n_components):
         mean, covariance = rows.measured(mixture.means[k], mixture.covariances[k])
         spread = np.diagonal(covariance, axis1=-2, axis2=-1)
-        for j in range(rows.n_parts):
+        for j in range(rows.shares.shape[1]):
             variance = spread + np.diagonal(rows.covariances[:, j], axis1=1, axis2=2)
             white = (rows.w - mean - rows.shifts[:, None, j]) / np.sqrt(variance)[:, None]
             answer += mixture.weights[k] * rows.shares[:, None, j, None] * ndtr(white)

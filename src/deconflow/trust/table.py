@@ -1,6 +1,6 @@
 """The rows that checks look at: some of them, with simulated companions, seen through a mixture."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,13 +8,12 @@ import numpy as np
 
 from deconflow._types import Array, BoolArray, IntArray
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import Noise
+from deconflow.noise import GaussianNoise, Noise, gaussian
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 from deconflow.standardising import Standardiser
 from deconflow.trust.comparison import Comparison, Sums
 from deconflow.trust.lens import MOST_PARTS, Rows, View, below, view
-from deconflow.trust.predictive import Sampler
 from deconflow.xd import (
     COMPONENTS_TO_TRY,
     FitSettings,
@@ -24,9 +23,13 @@ from deconflow.xd import (
     row_weights,
 )
 
+#: Draws true values ``(n, D)``, given ``n`` and a seed.
+Sampler = Callable[[int, int], Array]
 #: Gives ``log p(w)`` of each row.
 LogLikelihood = Callable[[Observations], Array]
 
+#: True values drawn at a time; memory is bounded by that.
+ROWS_AT_ONCE = 100_000
 #: Rows that are looked at, and simulated ones in all.
 MOST_ROWS, MOST_VALUES = 4000, 30_000
 FEWEST_DRAWS, MOST_DRAWS = 6, 20
@@ -55,8 +58,6 @@ class Table:
         The change to standard units.
     original : Observations
         The rows in the units of the data.
-    averaged : bool
-        Whether companions come from an average of fits, rather than from the lens itself.
     """
 
     data: Observations
@@ -65,7 +66,6 @@ class Table:
     names: list[str]
     units: Standardiser
     original: Observations
-    averaged: bool
 
     @property
     def in_units(self) -> GaussianMixture:
@@ -97,11 +97,6 @@ class Table:
         return self.comparison.sums(np.stack(functions, axis=-1))
 
     @cached_property
-    def by_row(self) -> bool:
-        """Whether errors differ from row to row."""
-        return self.rows.covariances.shape[0] > 1 and bool(self.differing.any())
-
-    @cached_property
     def differing(self) -> BoolArray:
         """Whether the errors of each column differ from row to row, by more than a few percent."""
         sd = np.broadcast_to(self.rows.sd, self.rows.seen.shape)
@@ -126,43 +121,36 @@ def make_table(
     names: list[str],
     working: GaussianMixture | None,
     seed: int,
-    *,
-    averaged: bool,
 ) -> Table:
     """Choose rows, simulate companions, and fit the mixture that looks at them if there is none.
 
-    ``working`` and what ``sample`` draws are in the units of ``data``; ``averaged`` says whether
-    that is an average of fits.
+    ``working`` and what ``sample`` draws are in the units of ``data``.
     """
     rng = np.random.RandomState(seed)
-    some = chosen_rows(data, rng)
-    data = data[some]
+    data = data[chosen_rows(data, rng)]
     units = Standardiser.powers_of_two(data)
     ready = units.observations(data)
-    mixture = None if working is None else units.mixture_to_standard(working)
-    mixture = fitting_lens(ready, mixture, rng)
+    given = None if working is None else units.mixture_to_standard(working)
+    mixture = fitting_lens(ready, given, rng)
     parts = min(data.noise.as_mixture().n_parts, MOST_PARTS) * mixture.n_components
-    parameters = n_parameters(mixture.n_components, mixture.dim)
-    most = MOST_NUMBERS / max(parameters, parts, 1)
+    most = MOST_NUMBERS / max(n_parameters(mixture.n_components, mixture.dim), parts)
     draws = int(np.clip(min(MOST_VALUES, most) / len(data), FEWEST_DRAWS, MOST_DRAWS))
     if len(data) * draws > most:
         kept = np.sort(rng.permutation(len(data))[: max(1, int(most / draws))])
         ready, data = ready[kept], data[kept]
-    values = [ready.measured()]
     with isolated_rng(seed):
-        drawn = sample(draws * len(data), seed)
-        v = units.to_standard(drawn)
-        for each in v.reshape(draws, len(data), -1):
-            values.append(np.asarray(ready.remeasure(each).w))
-    return Table(ready, Rows.of(ready, values), mixture, names, units, data, averaged)
+        v = units.to_standard(sample(draws * len(data), seed)).reshape(draws, len(data), -1)
+        companions = [np.asarray(ready.remeasure(each).w) for each in v]
+    rows = Rows.of(ready, [ready.measured(), *companions])
+    return Table(ready, rows, mixture, names, units, data)
 
 
 def chosen_rows(data: Observations, rng: np.random.RandomState) -> IntArray:
     """Return some rows at random, in their order: one of each group, since others say the same."""
     order = rng.permutation(len(data))
     if data.groups is not None:
-        order = order[np.unique(np.asarray(data.groups)[order], return_index=True)[1]]
-        order = rng.permutation(order)
+        firsts = np.unique(data.groups[order], return_index=True)[1]
+        order = rng.permutation(order[firsts])
     return np.sort(order[:MOST_ROWS])
 
 
@@ -203,3 +191,46 @@ def restricted(law: Noise, like: Noise) -> Noise:
     """Return a law for the rows and the observed values of another."""
     law = law.bind(len(like))
     return law if like.observed is None else law.restrict(like.observed)
+
+
+def with_covariance(noise: Noise, covariance: Array) -> Noise:
+    """Return Gaussian noise of another covariance, or raise if this noise is not Gaussian."""
+    if not isinstance(noise, GaussianNoise):
+        raise ValueError(f"Expected Gaussian noise to change its covariance; got {noise!r}.")
+    return restricted(gaussian(covariance=covariance[0] if noise.shared else covariance), noise)
+
+
+def simulate_like(
+    sample: Sampler, data: Observations, seed: int = 0, times: int = 1
+) -> Iterator[Array]:
+    r"""Yield measurements ``(N, M)`` with the noise of these rows, missing where these are.
+
+    .. math:: w'_i = R_i v'_i + n'_i, \quad v'_i \sim p(v), \quad n'_i \text{ as of row } i
+    """
+    rng, missing = np.random.default_rng(seed), np.isnan(data.measured())
+    at_once = max(1, ROWS_AT_ONCE // len(data))
+    for done in range(0, times, at_once):
+        count = min(at_once, times - done)
+        of_values, of_noise = rng.integers(2**31, size=2).tolist()  # to be independent
+        v = sample(count * len(data), of_values).reshape(count, len(data), -1)
+        with isolated_rng(of_noise):
+            simulated = [np.asarray(data.remeasure(each).w) for each in v]
+        yield from (np.where(missing, np.nan, each) for each in simulated)
+
+
+def predictive_ranks(
+    sample: Sampler, data: Observations, n_draws: int = 99, seed: int = 0
+) -> Array:
+    """Share of simulated measurements below each real one, ``(N, M)``, NaN where missing.
+
+    Every row is compared with ``n_draws`` measurements of its own, with its own noise. If the model
+    is right these shares are independent from row to row, and uniform between 0 and 1. Equal
+    values, as of counts, are in a random order.
+    """
+    w = data.measured()
+    below, equal = np.zeros(w.shape), np.zeros(w.shape)
+    for simulated in simulate_like(sample, data, seed, n_draws):
+        below += simulated < w
+        equal += simulated == w
+    u = np.random.default_rng([seed, 1]).uniform(size=w.shape)
+    return np.where(np.isnan(w), np.nan, (below + u * (1 + equal)) / (n_draws + 1))

@@ -7,7 +7,34 @@ fold of the rows, and ``fit_averaged`` averages such fits of more and more compo
 ``gibbs`` sweeps over the same rows for a Bayesian mixture; ``sample_chains`` runs several chains.
 """
 
-from deconflow.xd.chains import (
+from deconflow.xd.cross_fits import (
+    Candidate,
+    CrossFits,
+    Fold,
+    log_average,
+    log_p,
+    make_folds,
+    numbered_folds,
+    paired,
+    row_weights,
+    shares_of,
+    stacked,
+    wins,
+)
+from deconflow.xd.em import EMResult, Stopping, em
+from deconflow.xd.expectation import Sums, expectation
+from deconflow.xd.fit import (
+    COMPONENTS_TO_TRY,
+    FITTING,
+    SMALLEST_VARIANCE,
+    STARTS,
+    FitSettings,
+    PreparedData,
+    fit_exact,
+    made_feasible,
+    n_parameters,
+)
+from deconflow.xd.gibbs import (
     FLOORS,
     Chain,
     ChainSettings,
@@ -16,45 +43,37 @@ from deconflow.xd.chains import (
     starts_of_chains,
     telling_rows,
 )
-from deconflow.xd.cross_fits import (
-    Candidate,
-    CrossFits,
-    Fold,
-    log_p,
-    make_folds,
-    numbered_folds,
-    row_weights,
+from deconflow.xd.ladder import N_FOLDS, AveragedFit, Everything, fit_averaged, who_chose
+from deconflow.xd.layout import Block, KernelRows, lay_out
+from deconflow.xd.many_rows import (
+    NO_FOLD,
+    Adam,
+    FoldedRows,
+    Job,
+    Minibatches,
+    fit_minibatch,
+    fit_samples,
+    fit_together,
+    fold_numbers,
+    step_on_batch,
 )
-from deconflow.xd.em import EMResult, Stopping, em, mean_log_likelihood
-from deconflow.xd.em_statistics import EMStatistics, statistics
-from deconflow.xd.expectation import Sums, expectation
-from deconflow.xd.fit import (
-    COMPONENTS_TO_TRY,
-    FITTING,
-    SMALLEST_VARIANCE,
-    FitSettings,
-    PreparedData,
-    fit_exact,
-    made_feasible,
-    n_parameters,
+from deconflow.xd.maximisation import (
+    Constraints,
+    EMStatistics,
+    maximisation,
+    statistics,
+    with_floor,
 )
-from deconflow.xd.known_parts import (
+from deconflow.xd.populations import (
     KnownPartsFit,
+    SelectedFit,
+    fit_selected,
     fit_with_known_parts,
     memberships,
     refit_with_known_parts,
     shares_of_parts,
 )
-from deconflow.xd.ladder import N_FOLDS, AveragedFit, Everything, fit_averaged, who_chose
-from deconflow.xd.layout import Block, KernelRows, lay_out
-from deconflow.xd.many_rows import fit_samples
-from deconflow.xd.maximisation import Constraints, maximisation, with_floor
-from deconflow.xd.minibatch import Adam, Minibatches, fit_minibatch, step_on_batch
 from deconflow.xd.posterior import posterior, posterior_pieces
-from deconflow.xd.selected import SelectedFit, fit_selected
-from deconflow.xd.shared_passes import NO_FOLD, FoldedRows, Job, fit_together, fold_numbers
-from deconflow.xd.shares import log_average, paired, shares_of, stacked, wins
-from deconflow.xd.starts import STARTS
 
 __all__ = [
     "COMPONENTS_TO_TRY",
@@ -102,7 +121,6 @@ __all__ = [
     "made_feasible",
     "make_folds",
     "maximisation",
-    "mean_log_likelihood",
     "memberships",
     "n_parameters",
     "numbered_folds",

@@ -1,4 +1,11 @@
-r"""From observations to a mixture: starts, EM, the best of several."""
+r"""From observations to a mixture: starts, EM, the best of several.
+
+Where EM starts: k-means or random rows, of those that say something about the truth.
+
+Rows that miss values count by a draw from what one Gaussian says of their truth.
+Components start as wide as their noisy rows, noise included. Starts with the noise subtracted
+converge as fast, but to densities of more spikes: on moons twice as far from the truth.
+"""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -6,18 +13,20 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
 
-from deconflow._limits import cpus
+from deconflow._limits import cpus, openmp_threads
 from deconflow._types import Array, BoolArray
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
 from deconflow.observations import Observations
+from deconflow.standardising import Standardiser
 from deconflow.xd.em import EMResult, Stopping, em
 from deconflow.xd.expectation import SMALLEST_JOB
-from deconflow.xd.layout import KernelRows, lay_out
+from deconflow.xd.layout import lay_out
 from deconflow.xd.maximisation import Constraints, with_floor
-from deconflow.xd.starts import Starter, mean_noise
+from deconflow.xd.posterior import posterior
 
 #: Numbers of components, where nobody says which.
 COMPONENTS_TO_TRY = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
@@ -49,17 +58,10 @@ class FitSettings:
 
     def constraints(self, prepared: "PreparedData") -> Constraints:
         """Turn floor, shrinkage and flags into the units of the rows."""
-        rows = prepared.rows
-        floor = _smallest_variance(prepared.data, rows) * np.eye(rows.dim)
-        if self.floor > 0:
-            floor = floor + self.floor * prepared.noise
-        prior, prior_rows = None, 1.0
-        if self.shrinkage > 0:
-            prior, prior_rows = prepared.typical(self.n_components, floor), self.shrinkage
-        if self.fixed is None:
-            return Constraints.free(self.n_components, floor, prior, prior_rows)
-        flags = (np.broadcast_to(each, (self.n_components,)).copy() for each in self.fixed)
-        return Constraints(floor, prior, *flags, prior_rows=prior_rows)
+        K, floor = self.n_components, prepared.floor(self.floor)
+        prior = prepared.typical(K, floor) if self.shrinkage > 0 else None
+        flags = (np.broadcast_to(each, (K,)) for each in self.fixed or (False, False, False))
+        return Constraints(floor, prior, *flags, prior_rows=self.shrinkage or 1.0)
 
     def with_threads(self, threads: int) -> "FitSettings":
         """Return the same settings for fits that use at most so many threads."""
@@ -71,12 +73,42 @@ class PreparedData:
 
     def __init__(self, data: Observations) -> None:
         self.data, self.rows = data, lay_out(data)
-        self._starters: dict[float, Starter] = {}
+        self._points: dict[float, Array] = {}
+
+    @cached_property
+    def smallest_variance(self) -> float:
+        """Variance that none falls below, in the units of the rows."""
+        scale = self.rows.units.measured_scale
+        noise = self.data.noise.variance().min(0) / np.square(scale)
+        noisy = (noise > SMALLEST_OF_NOISY * np.var(self.data.w / scale, axis=0)).all()
+        return SMALLEST_OF_NOISY if noisy or self.rows.dim == 1 else SMALLEST_VARIANCE
+
+    def floor(self, size: float) -> Array:
+        """Return the least covariance, with a floor in units of the mean noise."""
+        least = self.smallest_variance * np.eye(self.rows.dim)
+        return least + size * self.noise if size > 0 else least
 
     @cached_property
     def noise(self) -> Array:
-        """The unit of the floor: to find it, some laws are fitted."""
-        return mean_noise(self.data, self.rows.units)
+        """The unit of the floor: mean noise covariance ``(D, D)``, in the units of the rows.
+
+        That of the law's core, where it has heavy tails; to find it, some laws are fitted. Values
+        that say next to nothing are left out, be they most of the rows, and so are rows with a far
+        larger noise than the others.
+        """
+        some, units = _spread_out(self.data), self.rows.units
+        noise = np.broadcast_to(some.noise.core_covariance(), (len(some), some.dim, some.dim))
+        noise = noise / np.outer(units.measured_scale, units.measured_scale)
+        telling = _telling(some)
+        R = some.projections() * units.scale / units.measured_scale[:, None] * telling[:, :, None]
+        vague = ~telling & seen_values(some)
+        size = np.where(vague, 0.0, np.einsum("nii->ni", noise)).sum(1)
+        usual = size <= 10 * np.median(size[telling.any(1)])
+        back = np.linalg.pinv(R[usual])
+        pulled = back @ noise[usual] @ np.swapaxes(back, 1, 2)
+        touched = (np.square(back).sum(2) > 0).astype(float)
+        mean = pulled.sum(0) / np.maximum(np.einsum("ni,nj->ij", touched, touched), 1)
+        return with_floor(mean[None], 1e-12 * max(1e-300, np.trace(mean)) * np.eye(len(mean)))[0]
 
     @cached_property
     def covariance(self) -> Array:
@@ -98,12 +130,31 @@ class PreparedData:
 
     def start(self, settings: FitSettings, rng: np.random.RandomState) -> GaussianMixture:
         """Make a start, in the user's units."""
-        if settings.floor not in self._starters:
-            floor = settings.constraints(self).floor
-            self._starters[settings.floor] = Starter(self.data, self.rows, floor)
-        made = self._starters[settings.floor].make(settings.n_components, settings.init, rng)
+        floor = self.floor(settings.floor)
+        if settings.floor not in self._points:
+            self._points[settings.floor] = self._points_to_start(floor)
+        made = _start(self._points[settings.floor], floor, settings, rng)
         made = self.rows.units.mixture_from_standard(made)
         return made if settings.complete is None else settings.complete(made)
+
+    def _points_to_start(self, floor: Array) -> Array:
+        """Values of some rows, those that are not seen from posteriors under one Gaussian."""
+        some, units, dim = _spread_out(self.data), self.rows.units, self.rows.dim
+        telling = _telling(some)
+        kept = np.flatnonzero(telling.any(-1))
+        some, telling = some[kept], telling[kept]
+        points = units.observations(some).w
+        if some.observed is None and some.projection is None and telling.all():
+            return points
+        wide = with_floor(100.0 * np.eye(dim)[None], floor)
+        start = GaussianMixture(np.ones(1), np.zeros((1, dim)), wide)
+        stopping = Stopping(tol=1e-4, max_iter=50, accelerate=True, threads=1)
+        one = em(start, lay_out(some, units), Constraints.free(1, floor), stopping).mixture
+        guesses = posterior(one, units.observations(some))
+        if some.observed is not None:
+            # Means of rows that miss a value lie on a line, across clumps: EM got stuck there.
+            return guesses.sample(1, 0)[:, 0]
+        return np.where(telling, points, guesses.mean) if some.projection is None else guesses.mean
 
     def begin(self, start: GaussianMixture, constraints: Constraints) -> GaussianMixture:
         """Return a start as EM takes it: in the units of the rows, within the constraints."""
@@ -133,26 +184,18 @@ class PreparedData:
         Fits run side by side, with one thread each, where one of them would leave threads idle.
         """
         threads = cpus(settings.stopping.threads)
-        workers = min(threads, len(starts))
         pairs = self.rows.n_rows * settings.n_components
-        if workers == 1 or pairs >= threads * SMALLEST_JOB:
+        if min(threads, len(starts)) == 1 or pairs >= threads * SMALLEST_JOB:
             return [self.fit(settings, rng, start) for start in starts]
         made = [self.start(settings, rng) if start is None else start for start in starts]
         alone = settings.with_threads(1)
-        with ThreadPoolExecutor(workers) as pool:
+        with ThreadPoolExecutor(min(threads, len(starts))) as pool:
             return list(pool.map(lambda start: self.fit(alone, rng, start), made))
 
     def fit_best(self, settings: FitSettings, n_init: int, rng: np.random.RandomState) -> EMResult:
         """Fit from several starts, and keep the one of the largest likelihood."""
         results = self.fit_from([None] * n_init, settings, rng)
         return max(results, key=lambda result: result.log_likelihood)
-
-
-def _smallest_variance(data: Observations, rows: KernelRows) -> float:
-    scale = np.asarray(rows.units.measured_scale)
-    noise = np.asarray(data.noise.variance()).min(0) / np.square(scale)
-    noisy = (noise > SMALLEST_OF_NOISY * np.var(np.asarray(data.w) / scale, axis=0)).all()
-    return SMALLEST_OF_NOISY if noisy or rows.dim == 1 else SMALLEST_VARIANCE
 
 
 def made_feasible(mixture: GaussianMixture, constraints: Constraints) -> GaussianMixture:
@@ -182,3 +225,68 @@ def without(mixture: GaussianMixture, gone: BoolArray) -> GaussianMixture:
 def n_parameters(n_components: int, dim: int) -> int:
     """Count the free parameters of a mixture with full covariances."""
     return n_components * (1 + dim + dim * (dim + 1) // 2) - 1
+
+
+ROWS_FOR_A_START = 10_000
+STARTS = ("kmeans", "random")
+#: Values that say less than this share of what the usual ones say are no places to start at.
+LEAST_SHARE = 0.25
+
+
+def _start(
+    seen: Array, floor: Array, settings: FitSettings, rng: np.random.RandomState
+) -> GaussianMixture:
+    """Make a start from points, by k-means or at random ones."""
+    n_components, dim = settings.n_components, seen.shape[1]
+    low, high = np.quantile(seen, [0.01, 0.99], axis=0)  # far outliers would get their own clusters
+    points, labels = np.clip(seen, low - (high - low), high + (high - low)), np.zeros(0, int)
+    if settings.init == "kmeans":
+        clusters = min(n_components, len(np.unique(seen, axis=0)))
+        found = KMeans(clusters, n_init=1, random_state=rng.randint(2**31 - 1))
+        with openmp_threads(1):  # fast enough, and repeatable
+            labels = found.fit(points).labels_
+    means = points[rng.choice(len(points), n_components, replace=len(points) < n_components)]
+    whole = _covariance(points) / n_components ** (2 / dim)
+    covariances = np.repeat(with_floor(whole[None], floor), n_components, axis=0)
+    weights = np.maximum(np.bincount(labels, minlength=n_components), 1) / len(points)
+    for k in np.unique(labels):
+        mine = points[labels == k]
+        means[k] = mine.mean(0)
+        if len(mine) > dim:
+            covariances[k] = _covariance(mine)
+    return GaussianMixture(weights / weights.sum(), means, with_floor(covariances, floor))
+
+
+def _covariance(points: Array) -> Array:
+    spread = np.cov(points.T, ddof=0).reshape(points.shape[1], -1)
+    return spread + 1e-12 * np.eye(len(spread))
+
+
+def seen_values(data: Observations) -> BoolArray:
+    """Which values ``(N, M)`` were measured."""
+    return np.ones(data.w.shape, bool) if data.observed is None else data.observed
+
+
+def shares_of_truth(data: Observations) -> Array:
+    """The share ``(N, M)`` of the truth in the variance of each value; 0 where one is missing."""
+    signal = np.square(data.projections() * Standardiser.fit(data).scale).sum(-1)
+    return np.where(seen_values(data), signal / (signal + data.noise.variance()), 0.0)
+
+
+def _telling(some: Observations) -> BoolArray:
+    """Which measured values ``(N, M)`` say nearly as much about the truth as the usual ones.
+
+    A value says as much as the share of the truth in its variance. Values of far larger noise
+    than others say next to nothing, and their scatter makes starts that no component survives.
+    """
+    seen = seen_values(some)
+    if len(some.noise.variance()) == 1 or not seen.any(0).all():
+        return seen
+    share = shares_of_truth(some)
+    return seen & (share >= LEAST_SHARE * np.square(share).sum(0) / share.sum(0))
+
+
+def _spread_out(data: Observations) -> Observations:
+    """Return at most so many rows, evenly spread."""
+    n = len(data)
+    return data[np.unique(np.linspace(0, n - 1, min(n, ROWS_FOR_A_START)).astype(int))]

@@ -3,10 +3,12 @@ r"""An average of mixtures with nothing to set: more and more components, and ot
 Noisy held-out likelihood hardly sees a density that has collapsed onto spikes narrower than the
 noise, and seldom says for certain which number of components or which floor is best. So none is
 chosen: all that were tried are averaged, by how often each is the best when the rows are drawn
-anew, and from there some way to the average that is best (:mod:`deconflow.xd.shares`).
+anew, and from there some way to the average that is best (:mod:`deconflow.xd.cross_fits`).
 
 Where rows are many, a small sample climbs first, and larger ones go on from where it ended with
 what it could not rule out; what they settle on is fitted to all rows, in few passes.
+
+Which rows choose a model where there are many: samples that grow, each within the next.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +19,7 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from deconflow._types import Array
+from deconflow._types import Array, IntArray
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.progress import SILENT, Progress
@@ -28,14 +30,14 @@ from deconflow.xd.cross_fits import (
     PreparedFold,
     Starts,
     Table,
+    even_shares,
     held_out_of,
+    log_average,
     log_p,
 )
 from deconflow.xd.em import EMResult
 from deconflow.xd.fit import COMPONENTS_TO_TRY, FITTING, FitSettings, n_parameters
-from deconflow.xd.samples import MOST_TO_CHOOSE, growing_samples
-from deconflow.xd.shared_passes import Job
-from deconflow.xd.shares import even_shares, log_average
+from deconflow.xd.many_rows import Job
 
 #: Numbers of components that are tried beyond the usual ones where rows are many.
 OF_MANY_ROWS = (128, 192, 256, 384, 512)
@@ -455,3 +457,49 @@ def who_chose(table: Table) -> str:
         return ""
     some, whole = int(table["choosing_rows"][0]), int(table["fitted_rows"][0])
     return f" {some:,} of {whole:,} rows choose the model; all of them fit it."
+
+
+#: So many choose all at once.
+FEW_ROWS = 50_000
+#: Rows of the samples that choose where there are more.
+SAMPLES = (20_000, 100_000)
+#: More rows than these are fitted by what a sample has chosen.
+MOST_TO_CHOOSE = 150_000
+#: The next sample, or all rows, has at least so many times as many.
+LEAST_GROWTH = 2.0
+#: A column that fewer rows of a sample measure gets as many, if there are.
+LEAST_MEASURED = 200
+
+
+def growing_samples(data: Observations, rng: np.random.RandomState) -> list[IntArray]:
+    """Return the rows of each sample, in order; none if all rows choose at once."""
+    sizes = sample_sizes(len(data))
+    if not sizes:
+        return []
+    order = _with_rare_columns(rng.permutation(len(data)), data, sizes[0])
+    return [np.sort(order[:size]) for size in sizes]
+
+
+def sample_sizes(n_rows: int) -> list[int]:
+    """Return how many rows the samples have.
+
+    Examples
+    --------
+    >>> sample_sizes(50_000), sample_sizes(150_000), sample_sizes(1_000_000)
+    ([], [20000], [20000, 100000])
+    """
+    if n_rows <= FEW_ROWS:
+        return []
+    return [size for size in SAMPLES if size * LEAST_GROWTH <= n_rows]
+
+
+def _with_rare_columns(order: IntArray, data: Observations, size: int) -> IntArray:
+    """Move rows to the front that measure columns of which a sample would have next to none."""
+    if data.observed is None:
+        return order
+    seen = np.asarray(data.observed)[order]
+    rare = np.flatnonzero(seen[:size].sum(0) < LEAST_MEASURED)
+    if not len(rare):
+        return order
+    first = np.unique(np.concatenate([np.flatnonzero(seen[:, d])[:LEAST_MEASURED] for d in rare]))
+    return np.concatenate([order[first], np.delete(order, first)])

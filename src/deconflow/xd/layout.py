@@ -5,8 +5,9 @@ mixture of ``R v``, in fewer dimensions. Values are in units in which each colum
 about one, so that no product of variances overflows.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,10 @@ FARTHEST = 1e140
 #: Rows a group should have on average; if they have fewer, each row keeps its own projection.
 SMALLEST_GROUP = 64
 
+#: Noise of rows whose own is elsewhere, because they share it.
+NOTHING = JointMixture(np.ones((1, 1)), None, np.zeros((1, 1, 1)))
+Rows = IntArray | slice
+
 
 @dataclass(frozen=True)
 class Block:
@@ -33,41 +38,31 @@ class Block:
     kind : str
         ``"shared"``, ``"diagonal"`` or ``"full"`` noise; ``"projected"`` for rows with a
         projection of their own.
-    index : array or None
-        Which rows these are; None for all of them, in order.
+    index : array or slice
+        Which rows these are.
     w, s, log_share, omega : array
         What :func:`deconflow.xd.kernel.passes.pass_over` wants.
-    projection : array or None
-        ``(M, D)`` for all rows, or None for the identity.
-    common : JointMixture or None
-        The one noise law of all rows, if it is shared.
     log_unit : array
         ``(1,)`` or ``(n,)``: what to add to the kernel's log-likelihood of each row.
     widest : float
         Largest number in ``s``.
+    projection : array or None
+        ``(M, D)`` for all rows, or None for the identity.
+    common : tuple of array or None
+        Weights ``(J,)``, means ``(1 or J, M)`` and covariances ``(J, M, M)`` of the noise that all
+        rows share.
     """
 
     kind: str
-    index: IntArray | None
+    index: Rows
     w: Array
     s: Array
     log_share: Array
     omega: Array
-    projection: Array | None
-    common: JointMixture | None
     log_unit: Array
     widest: float
-
-    def __len__(self) -> int:
-        return self.w.shape[2]
-
-    @property
-    def shared_noise(self) -> tuple[Array, Array]:
-        """Means ``(1 or J, M)`` and covariances ``(J, M, M)`` of the noise that all rows share."""
-        assert self.common is not None
-        size = self.w.shape[1]
-        means = np.zeros((1, size)) if self.common.means is None else self.common.means[0]
-        return means, full_noise(self.common, np.ones((1, size), bool))[0]
+    projection: Array | None = None
+    common: tuple[Array, Array, Array] | None = None
 
 
 @dataclass(frozen=True)
@@ -97,42 +92,37 @@ class KernelRows:
         """Sum of the row weights."""
         return float(self.n_rows if self.weights is None else self.weights.sum())
 
+    def total(self, log_p: Array) -> float:
+        """Sum of log-likelihoods ``(N,)``, by the weights of the rows."""
+        return float(log_p.sum() if self.weights is None else self.weights @ log_p)
+
     @property
     def n_gaussians(self) -> int:
         """Number of Gaussians that the noise of all rows is made of."""
-        commons = [len(b.s) if b.common is None else b.common.n_parts for b in self.blocks]
-        return sum(len(b) * parts for b, parts in zip(self.blocks, commons, strict=True))
+        commons = [len(b.s) if b.common is None else len(b.common[0]) for b in self.blocks]
+        return sum(b.w.shape[2] * parts for b, parts in zip(self.blocks, commons, strict=True))
 
 
 def lay_out(data: Observations, units: Standardiser | None = None) -> KernelRows:
     """Lay observations out for the kernel, in units of their own unless some are given."""
     units = Standardiser.powers_of_two(data) if units is None else units
     standard = units.observations(data)
-    _refuse_far(standard)
-    observed = None if data.observed is None else np.asarray(data.observed)
-    seen = data.dim if observed is None else observed.sum(1)
-    rows = _Rows(
-        w=np.asarray(standard.w),
-        parts=standard.noise.as_mixture(),
-        weights=None if data.weights is None else np.asarray(data.weights),
-        observed=observed,
-        projection=None if standard.projection is None else np.asarray(standard.projection),
-        log_unit=-(np.asarray(units.log_observed_volume(data)) + 0.5 * LOG_2PI * seen),
-    )
-    groups = rows.groups()
-    blocks = [rows.own_projections()] if groups is None else [rows.block(each) for each in groups]
-    return KernelRows(blocks, units, len(data), data.latent_dim, rows.weights)
-
-
-def _refuse_far(standard: Observations) -> None:
-    """Raise for rows so far out that squares overflow where components are narrow."""
     for name, sizes in (("w", standard.w), ("noise", noise_sizes(standard.noise))):
-        position = first_bad(np.abs(np.asarray(sizes)) > FARTHEST)
-        if position is not None:
+        position = first_bad(np.abs(sizes) > FARTHEST)
+        if position is not None:  # squares would overflow where components are narrow
             raise OutOfReachError(
                 f"Expected {name} within {FARTHEST:g} times the usual spread of the data; "
                 f"got more at {place(position)}. Leave that row out."
             )
+    noise = standard.noise.as_mixture()
+    seen = data.dim if data.observed is None else data.observed.sum(1)
+    log_unit = -(units.log_observed_volume(data) + 0.5 * LOG_2PI * seen)
+    groups = _groups(standard, noise.patterns)
+    if groups is None:
+        blocks = [_own_projections(standard, noise.take(), log_unit)]
+    else:
+        blocks = [_block(standard, rows, noise, log_unit) for rows in groups]
+    return KernelRows(blocks, units, len(data), data.latent_dim, data.weights)
 
 
 @lru_cache(maxsize=100)
@@ -141,134 +131,103 @@ def lower_triangle(dim: int, offset: int = 0) -> tuple[NDArray[np.intp], NDArray
     return np.tril_indices(dim, offset)
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """All rows in the kernel's units, before they are grouped."""
-
-    w: Array
-    parts: NoiseMixture
-    weights: Array | None
-    observed: BoolArray | None
-    projection: Array | None
-    log_unit: Array
-
-    def groups(self) -> list[IntArray | None] | None:
-        """Rows by what they see; None if there are too many ways of seeing."""
-        patterns = self.parts.patterns
-        if self.observed is None and self.projection is None and patterns is None:
-            return [None]
-        keys = [] if patterns is None else [patterns]
-        if self.observed is not None:
-            keys.append(np.packbits(self.observed, axis=1))
-        if self.projection is not None:
-            if not keys and (self.projection == self.projection[0]).all():
-                return [None]
-            flat = np.ascontiguousarray(self.projection.reshape(len(self.w), -1))
-            keys.append(flat.view(np.uint8))
-        key = np.ascontiguousarray(np.concatenate(keys, axis=1))
-        single = key.shape[1] == 1  # numbers are sorted much more quickly than bytes
-        names = key.ravel() if single else key.view(f"V{key.shape[1]}").ravel()
-        _, which, counts = np.unique(names, return_inverse=True, return_counts=True)
-        if len(counts) > max(16, len(names) // SMALLEST_GROUP):
-            return None
-        order = np.argsort(which, kind="stable")
-        return list(np.split(order, np.cumsum(counts)[:-1]))
-
-    def block(self, index: IntArray | None) -> Block:
-        """Lay out rows that all see the same."""
-        first = 0 if index is None else index[0]
-        values = self.w if index is None else self.w[index]
-        projection = None if self.projection is None else self.projection[first]
-        columns = None
-        if self.observed is not None and not self.observed[first].all():
-            columns = np.flatnonzero(self.observed[first])
-            values = values[:, columns]
-            projection = (np.eye(self.w.shape[1]) if projection is None else projection)[columns]
-        parts = self.parts.take(index, columns)
-        common = _same_for_all(parts)
-        if common is not None:
-            noise = "shared", np.zeros((1, 0, len(values)))
-            return self._block(*noise, values.T[None], np.zeros((0, 0)), index, projection, common)
-        noise = _noise_by_row(parts, values.shape[1])
-        own = _shifted(values, parts), _log_shares(parts, len(values))
-        return self._block(*noise, *own, index, projection)
-
-    def own_projections(self) -> Block:
-        """Lay out rows that each see in their own way; what a row misses is idle unit noise."""
-        n, size = self.w.shape
-        parts = self.parts.take()
-        seen = np.ones((n, size), dtype=bool) if self.observed is None else self.observed
-        means = None if parts.means is None else np.where(seen[:, None], parts.means, 0.0)
-        noise = full_noise(parts, seen)
-        noise = np.broadcast_to(noise, (n, *noise.shape[1:]))
-        parts = JointMixture(parts.weights, means, noise)
-        projection = seen[:, :, None] * np.eye(size) if self.projection is None else self.projection
-        packed, slopes = _packed(parts.covariances), projection.reshape(n, -1).T
-        slopes = np.broadcast_to(slopes, (len(packed), *slopes.shape))
-        s = np.concatenate([packed, slopes], axis=1)
-        w = _shifted(np.where(seen, self.w, 0.0), parts)
-        return self._block("projected", s, w, _log_shares(parts, n))
-
-    def _block(
-        self,
-        kind: str,
-        s: Array,
-        w: Array,
-        log_share: Array,
-        index: IntArray | None = None,
-        projection: Array | None = None,
-        common: JointMixture | None = None,
-    ) -> Block:
-        omega = np.zeros(0) if self.weights is None else self.weights
-        log_unit = self.log_unit
-        if index is not None:
-            omega = omega if self.weights is None else omega[index]
-            log_unit = log_unit if len(log_unit) == 1 else log_unit[index[:1]]
-        s = np.broadcast_to(s, (*s.shape[:2], w.shape[2]))
-        w, s, log_share, omega = (
-            np.require(each, np.float64, ["C", "W"]) for each in (w, s, log_share, omega)
-        )
-        widest = float(s.max(initial=0.0))
-        return Block(kind, index, w, s, log_share, omega, projection, common, log_unit, widest)
+def _groups(data: Observations, patterns: NDArray[np.uint8] | None) -> list[Rows] | None:
+    """Rows by what they see; None if there are too many ways of seeing."""
+    keys = [] if patterns is None else [patterns]
+    if data.observed is not None:
+        keys.append(np.packbits(data.observed, axis=1))
+    if data.projection is not None and (keys or (data.projection != data.projection[0]).any()):
+        keys.append(np.ascontiguousarray(data.projection.reshape(len(data), -1)).view(np.uint8))
+    if not keys:
+        return [slice(None)]
+    key = np.ascontiguousarray(np.concatenate(keys, axis=1))
+    single = key.shape[1] == 1  # numbers are sorted much more quickly than bytes
+    names = key.ravel() if single else key.view(f"V{key.shape[1]}").ravel()
+    _, which, counts = np.unique(names, return_inverse=True, return_counts=True)
+    if len(counts) > max(16, len(names) // SMALLEST_GROUP):
+        return None
+    return list(np.split(np.argsort(which, kind="stable"), np.cumsum(counts)[:-1]))
 
 
-def _same_for_all(parts: JointMixture) -> JointMixture | None:
-    """Return the one law that all rows have, or None."""
+def _block(data: Observations, rows: Rows, noise: NoiseMixture, log_unit: Array) -> Block:
+    """Lay out rows that all see the same."""
+    values, columns = data.w[rows], None
+    projection = None if data.projection is None else data.projection[rows][0]
+    if data.observed is not None and not data.observed[rows][0].all():
+        columns = np.flatnonzero(data.observed[rows][0])
+        values = values[:, columns]
+        projection = (np.eye(data.dim) if projection is None else projection)[columns]
+    parts, size = noise.take(rows, columns), values.shape[1]
+    log_unit = log_unit if len(log_unit) == 1 else log_unit[rows][:1]
     arrays = [parts.weights, parts.covariances] + ([] if parts.means is None else [parts.means])
     if all(len(a) == 1 or ((a[1] == a[0]).all() and (a == a[0]).all()) for a in arrays):
-        return parts.take(np.zeros(1, dtype=int), None)
-    return None
-
-
-def _noise_by_row(parts: JointMixture, size: int) -> tuple[str, Array]:
-    """Lay out noise that differs by row: its kind, and ``s``."""
+        means = np.zeros((1, size)) if parts.means is None else parts.means[0]
+        covariances = full_noise(parts.take(slice(1)), np.ones((1, size), bool))[0]
+        common = parts.weights[0], means, covariances
+        return _finished(
+            "shared",
+            data,
+            rows,
+            values,
+            np.zeros((1, 0, 1)),
+            NOTHING,
+            projection=projection,
+            common=common,
+            log_unit=log_unit,
+        )
     if parts.diagonal:
-        return "diagonal", parts.covariances.transpose(1, 2, 0)
-    if not parts.covariances[..., ~np.eye(size, dtype=bool)].any():
-        return "diagonal", np.einsum("njii->jin", parts.covariances)
-    return "full", _packed(parts.covariances)
+        kind, s = "diagonal", parts.covariances.transpose(1, 2, 0)
+    elif parts.covariances[..., ~np.eye(size, dtype=bool)].any():
+        kind, s = "full", _packed(parts.covariances)
+    else:
+        kind, s = "diagonal", np.einsum("njii->jin", parts.covariances)
+    return _finished(kind, data, rows, values, s, parts, projection=projection, log_unit=log_unit)
+
+
+def _own_projections(data: Observations, parts: JointMixture, log_unit: Array) -> Block:
+    """Lay out rows that each see in their own way; what a row misses is idle unit noise."""
+    n, size = data.w.shape
+    seen = np.ones((n, size), dtype=bool) if data.observed is None else data.observed
+    means = None if parts.means is None else np.where(seen[:, None], parts.means, 0.0)
+    projection = seen[:, :, None] * np.eye(size) if data.projection is None else data.projection
+    packed, slopes = _packed(full_noise(parts, seen)), projection.reshape(n, -1).T
+    s = np.empty((len(packed), packed.shape[1] + len(slopes), n))
+    s[:, : packed.shape[1]], s[:, packed.shape[1] :] = packed, slopes
+    parts = replace(parts, means=means)
+    values = np.where(seen, data.w, 0.0)
+    return _finished("projected", data, slice(None), values, s, parts, log_unit=log_unit)
+
+
+def _finished(
+    kind: str,
+    data: Observations,
+    rows: Rows,
+    values: Array,
+    s: Array,
+    parts: JointMixture,
+    **others: Any,
+) -> Block:
+    """Shift values by the means of the noise's parts, and arrange all columns for the kernel."""
+    n, n_parts = len(values), parts.n_parts
+    shifts = np.zeros((1, 1, 1)) if parts.means is None else parts.means
+    shares = np.broadcast_to(parts.weights, (n, n_parts)).T
+    w, s, log_share, omega = (
+        np.require(each, np.float64, ["C", "W"])
+        for each in (
+            values.T - shifts.transpose(1, 2, 0),
+            np.broadcast_to(s, (*s.shape[:2], n)),
+            finite_log(shares) if n_parts > 1 else np.zeros((0, 0)),
+            np.zeros(0) if data.weights is None else data.weights[rows],
+        )
+    )
+    widest = float(s.max(initial=0.0))
+    return Block(kind, rows, w, s, log_share, omega, widest=widest, **others)
 
 
 def _packed(covariances: Array) -> Array:
     """Lower triangles ``(J, P, N)`` of matrices ``(N, J, M, M)``."""
     i, j = lower_triangle(covariances.shape[-1])
     return covariances[..., i, j].transpose(1, 2, 0)
-
-
-def _shifted(values: Array, parts: JointMixture) -> Array:
-    """Values less the means of the noise's parts, ``(1 or J, M, N)``."""
-    if parts.means is None:
-        return values.T[None]
-    shape = (len(values), parts.weights.shape[1], values.shape[1])
-    return values.T - np.broadcast_to(parts.means, shape).transpose(1, 2, 0)
-
-
-def _log_shares(parts: JointMixture, n: int) -> Array:
-    """Log weights of the noise's parts, ``(J, N)``; ``(0, 0)`` for a single part."""
-    n_parts = parts.weights.shape[1]
-    if n_parts == 1:
-        return np.zeros((0, 0))
-    return finite_log(np.broadcast_to(parts.weights, (n, n_parts)).T)
 
 
 def finite_log(shares: Array) -> Array:

@@ -1,17 +1,171 @@
-"""Starts for rows beyond memory: fits to samples that grow, and the curvature of the last one."""
+r"""Minibatch gradients.
 
-from collections.abc import Callable
-from dataclasses import replace
+The E-step's sums are the gradients of the log-likelihood: ``u`` for means, ``G / 2`` for
+covariances, hence ``G L`` for Cholesky factors ``L``, and ``q0 - n pi`` for log weights.
+
+Starts for rows beyond memory: fits to samples that grow, and the curvature of the last one.
+
+Several fits to rows beyond memory at once: every pass over the rows serves all of them.
+
+Each fit leaves out a fold of the rows, told by a random number that belongs to a row's place in its
+file: so no fit ever sees the rows that it is judged by, whatever the pass or number of processes.
+
+References
+----------
+Ritchie and Murray (2019), "Scalable Extreme Deconvolution", https://arxiv.org/abs/1911.11663
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from deconflow import ranks
+from deconflow._types import Array, IntArray
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
-from deconflow.xd.curvature import QuasiNewton, inverse_curvature
-from deconflow.xd.em import Stopping
-from deconflow.xd.fit import FitSettings, PreparedData, n_parameters
-from deconflow.xd.layout import lay_out
-from deconflow.xd.maximisation import Constraints
+from deconflow.progress import SILENT, Progress
+from deconflow.standardising import Standardiser
+from deconflow.streams import Overview, RowStream
+from deconflow.xd.em import (
+    EMResult,
+    QuasiNewton,
+    Stopping,
+    inverse_curvature,
+    steps,
+)
+from deconflow.xd.expectation import Sums, expectation
+from deconflow.xd.fit import FITTING, FitSettings, PreparedData, n_parameters
+from deconflow.xd.layout import KernelRows, lay_out
+from deconflow.xd.maximisation import Constraints, EMStatistics, one_pass, with_floor
+
+#: Gain per epoch in mean log-likelihood that cannot be told from the noise of batches.
+SMALLEST_GAIN = 1e-4
+
+
+@dataclass(frozen=True)
+class Minibatches:
+    """Size and number of the steps of :func:`fit_minibatch`."""
+
+    batch_size: int = 1000
+    epochs: int = 20
+    learning_rate: float = 0.02
+
+
+@dataclass
+class Adam:
+    """Adam for a mixture's log weights, means and log-Cholesky factors.
+
+    Attributes
+    ----------
+    mixture : GaussianMixture
+        In the units of the rows.
+    constraints : Constraints
+        Floor, and what is fixed.
+    units : Standardiser
+        The change of units that every batch goes through.
+    """
+
+    mixture: GaussianMixture
+    constraints: Constraints
+    units: Standardiser
+    steps: int = 0
+    first: Array | float = 0.0
+    second: Array | float = 0.0
+
+    @classmethod
+    def start(cls, data: Observations, settings: FitSettings, rng: np.random.RandomState) -> "Adam":
+        """Start at a mixture that is made from these rows, or given by the settings."""
+        prepared = PreparedData(data)
+        constraints = settings.constraints(prepared)
+        begin = prepared.begin(prepared.start(settings, rng), constraints)
+        return cls(begin, constraints, prepared.rows.units)
+
+    @property
+    def restored(self) -> GaussianMixture:
+        """The mixture in the user's units."""
+        return self.units.mixture_from_standard(self.mixture)
+
+    def step(self, sums: Sums, n: float, rate: float) -> None:
+        """Move along the gradient of the mean log-likelihood of a batch of weight ``n``.
+
+        Coordinates are log weights, means in units of their component, and log-Cholesky factors;
+        a step changes each by about ``rate`` at most.
+        """
+        old, (K, D) = self.mixture, self.mixture.means.shape
+        L = np.linalg.cholesky(old.covariances)
+        half = np.linalg.solve(L, sums.vgv)  # L' G V
+        inner = np.tril(np.linalg.solve(L, np.swapaxes(half, 1, 2)))  # L' G L: V = L (I + A) ...
+        means = np.linalg.solve(L, sums.vu[..., None])  # L' u
+        slopes = np.concatenate([sums.q0 - n * old.weights, means.ravel(), inner.ravel()]) / n
+        self.steps += 1
+        self.first = self.first + 0.1 * (slopes - self.first)
+        self.second = self.second + 0.001 * (slopes**2 - self.second)
+        mean, square = self.first / (1 - 0.9**self.steps), self.second / (1 - 0.999**self.steps)
+        moves = np.split(rate * mean / (np.sqrt(square) + 1e-8), np.cumsum([K, K * D]))
+        inner, i = moves[2].reshape(K, D, D), np.arange(D)
+        growth = np.tril(inner, -1)
+        growth[:, i, i] = np.exp(inner[:, i, i])
+        factors = L @ growth
+        covariances = with_floor(factors @ np.swapaxes(factors, 1, 2), self.constraints.floor)
+        shifts = np.einsum("kij,kj->ki", L, moves[1].reshape(K, D))
+        weights = old.weights * np.exp(moves[0])
+        self.mixture = self.constraints.kept(old, weights, old.means + shifts, covariances)
+
+
+def has_settled(history: Sequence[float], tol: float) -> bool:
+    """Whether the last quarter of the epochs is at most ``tol`` per epoch above the one before.
+
+    Means over quarters smooth the noise of batches; a gain of 1e-4 counts as none. A single epoch
+    tells nothing.
+
+    Examples
+    --------
+    >>> has_settled([0.0, 1.0, 1.5, 1.7], 0.1), has_settled([0.0, 1.5, 1.6, 1.6], 0.1)
+    (False, True)
+    """
+    quarter = -(-len(history) // 4)
+    if len(history) < 2 * quarter or len(history) < 2:
+        return False
+    last, before = history[-quarter:], history[-2 * quarter : -quarter]
+    return float(np.mean(last) - np.mean(before)) <= max(tol, SMALLEST_GAIN) * quarter
+
+
+def step_on_batch(adam: Adam, data: Observations, rate: float, threads: int | None = None) -> float:
+    """Take one step on a batch; return its mean log-likelihood before the step."""
+    rows = lay_out(data, adam.units)
+    sums = expectation(adam.mixture, rows, threads=threads)
+    adam.step(sums, rows.total_weight, rate)
+    return rows.total(sums.log_p) / rows.n_rows
+
+
+def fit_minibatch(
+    adam: Adam,
+    data: Observations,
+    stopping: Stopping,
+    batches: Minibatches,
+    rng: np.random.RandomState,
+    progress: Progress = SILENT,
+) -> EMResult:
+    """Take some epochs of steps, with a learning rate that falls to zero along a cosine.
+
+    The history has the mean log-likelihood of all rows in each epoch, each before the step of its
+    batch: it may fall, as the gradients of batches are noisy.
+    """
+    progress.begin(FITTING, "epochs", batches.epochs)
+    history: list[float] = []
+    n_steps = batches.epochs * -(-len(data) // batches.batch_size)
+    for _ in range(batches.epochs):
+        order, total = rng.permutation(len(data)), 0.0
+        for first in range(0, len(data), batches.batch_size):
+            batch = data[order[first : first + batches.batch_size]]
+            rate = batches.learning_rate * 0.5 * (1 + np.cos(np.pi * adam.steps / n_steps))
+            total += len(batch) * step_on_batch(adam, batch, rate, stopping.threads)
+        history.append(total / len(data))
+        progress.advance()
+    settled = has_settled(history, stopping.tol)
+    return EMResult(adam.restored, history[-1], history, settled, batches.epochs)
+
 
 #: Rows of the first sample, and how much larger the next one is.
 FIRST_SAMPLE, GROWTH = 20_000, 10
@@ -76,3 +230,159 @@ def quasi_newton(
         return None
     rows = lay_out(sample.data[:size], sample.rows.units)
     return QuasiNewton(constraints, inverse_curvature(mixture, rows, constraints, stopping.threads))
+
+
+#: What makes whole numbers of random ones.
+DIGITS = 2.0**53
+#: Stands for the fold that a fit to all rows leaves out.
+NO_FOLD = -1
+
+
+def fold_numbers(numbers: Array, n_folds: int) -> IntArray:
+    """Return the fold of each row, by its last digits: the first ones say who is in a sample."""
+    return (numbers * DIGITS).astype(np.int64) % n_folds
+
+
+@dataclass(frozen=True)
+class Job:
+    """A fit to all rows but those of a fold.
+
+    Attributes
+    ----------
+    start : GaussianMixture
+        Where to begin, in the user's units.
+    settings : FitSettings
+        How to fit.
+    fold : int
+        The fold that is left out.
+    """
+
+    start: GaussianMixture
+    settings: FitSettings
+    fold: int
+
+
+class FoldedRows:
+    """All rows of a stream, of all processes, in folds.
+
+    Parameters
+    ----------
+    stream, overview
+        The rows, and what a first pass has found.
+    n_folds
+        Number of folds.
+    step
+        Called after every chunk, with its number of rows.
+    """
+
+    def __init__(
+        self,
+        stream: RowStream,
+        overview: Overview,
+        n_folds: int,
+        step: Callable[[int], None] = lambda n: None,
+    ) -> None:
+        self.stream, self.seed, self.n_folds, self.step = stream, overview.seed, n_folds, step
+        self.n_rows = overview.n_rows
+        self.factor = overview.n_rows / overview.weight
+
+    def pass_over(
+        self,
+        asked: Sequence[tuple[int, GaussianMixture]],
+        units: Standardiser,
+        threads: int | None,
+    ) -> list[EMStatistics]:
+        """Add up what EM needs to know for several mixtures, each without its fold."""
+        found = ranks.together(lambda: self._own_pass(asked, units, threads))
+        return [each.times(self.factor) for each in _of_all_ranks(found)]
+
+    def _own_pass(
+        self,
+        asked: Sequence[tuple[int, GaussianMixture]],
+        units: Standardiser,
+        threads: int | None,
+    ) -> list[EMStatistics]:
+        """Add up over the rows of this process."""
+        found = [EMStatistics.none(mixture) for _, mixture in asked]
+        for data, numbers in self.stream.numbered_chunks(self.seed):
+            with self.stream.named_errors():
+                parts = self._folds_of(data, numbers, units)
+            for i, (left_out, mixture) in enumerate(asked):
+                for fold, rows in parts:
+                    if fold != left_out:
+                        found[i] = found[i] + one_pass(mixture, rows, threads)
+            self.step(len(data))
+        return found
+
+    def _folds_of(
+        self, data: Observations, numbers: Array, units: Standardiser
+    ) -> list[tuple[int, KernelRows]]:
+        """Lay a chunk out, fold by fold."""
+        if self.n_folds == 1:
+            return [(0, lay_out(data, units))]
+        fold = fold_numbers(numbers, self.n_folds)
+        masks = [(f, fold == f) for f in range(self.n_folds)]
+        return [(f, lay_out(data[mask], units)) for f, mask in masks if mask.any()]
+
+
+def _of_all_ranks(found: list[EMStatistics]) -> list[EMStatistics]:
+    """Add up over processes, all in one message."""
+    sums = ranks.total(*(np.asarray(part) for each in found for part in each.parts))
+    width = len(sums) // len(found)
+    answers = []
+    for i in range(len(found)):
+        n, weight, value, *arrays = sums[width * i : width * (i + 1)]
+        answers.append(EMStatistics(int(n), float(weight), float(value), *arrays))
+    return answers
+
+
+def fit_together(
+    jobs: Sequence[Job],
+    sample: Observations,
+    rows: FoldedRows,
+    threads: int | None,
+    passed: Callable[[], None] = lambda: None,
+    *,
+    few_passes: bool = False,
+) -> list[EMResult]:
+    """Fit all jobs, pass by pass, until no likelihood rises; the answers are in the user's units.
+
+    Parameters
+    ----------
+    jobs
+        The fits.
+    sample
+        Some of the rows in memory, which say in which units to work and what floors mean.
+    rows
+        All rows.
+    threads
+        How many to use at most.
+    passed
+        Called after every pass.
+    few_passes
+        Whether to look at the curvature of the sample first, which saves passes.
+    """
+    prepared = PreparedData(sample)
+    units = prepared.rows.units
+    fits = []
+    for job in jobs:
+        constraints = job.settings.constraints(prepared)
+        begin, faster = prepared.begin(job.start, constraints), None
+        if few_passes:
+            faster = quasi_newton(begin, prepared, rows.n_rows, constraints, job.settings.stopping)
+        fits.append(steps(begin, constraints, job.settings.stopping, faster))
+    del prepared
+    asked = {i: next(fit) for i, fit in enumerate(fits)}
+    ends: dict[int, EMResult] = {}
+    while asked:
+        found = rows.pass_over([(jobs[i].fold, each) for i, each in asked.items()], units, threads)
+        passed()
+        for i, sums in zip(list(asked), found, strict=True):
+            try:
+                asked[i] = fits[i].send(sums)
+            except StopIteration as end:
+                ends[i] = end.value
+                del asked[i]
+    for result in ends.values():
+        result.mixture = units.mixture_from_standard(result.mixture)
+    return [ends[i] for i in range(len(jobs))]

@@ -1,17 +1,24 @@
-r"""The M-step, from the three sums of a pass, under a floor, a prior and fixed parameters."""
+r"""The M-step, from the three sums of a pass, under a floor, a prior and fixed parameters.
 
+What EM needs to know of rows: sums, which can be added over chunks, processes and machines.
+
+Whoever has rows in many places, in partitions of Dask or on the ranks of a cluster, asks each place
+for its :func:`statistics`, adds them up, and takes the step of :meth:`EMStatistics.maximise`.
+"""
+
+from collections.abc import Sized
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from deconflow._types import Array, BoolArray
+from deconflow.checks import as_floats
 from deconflow.mixtures import GaussianMixture
-
-if TYPE_CHECKING:
-    from deconflow.xd.em_statistics import EMStatistics
-    from deconflow.xd.expectation import Sums
-
+from deconflow.observations import Observations, raw_weights
+from deconflow.xd.expectation import expectation
+from deconflow.xd.layout import KernelRows, lay_out
 
 #: Smallest Cholesky pivot of a correlation matrix that double precision can work with.
 NEARLY_SINGULAR = 1e-11
@@ -50,8 +57,7 @@ class Constraints:
         prior_rows: float = 1.0,
     ) -> "Constraints":
         """Nothing fixed."""
-        none = np.zeros(n_components, dtype=bool)
-        return cls(floor, prior, none, none, none, prior_rows=prior_rows)
+        return cls(floor, prior, *np.zeros((3, n_components), bool), prior_rows=prior_rows)
 
     def log_prior(self, mixture: GaussianMixture) -> float:
         r"""Log density that the prior gives the free covariances, but for a constant.
@@ -68,8 +74,7 @@ class Constraints:
 
     def but_for(self, free: list[int]) -> "Constraints":
         """Return the same with all other components fixed."""
-        others = np.ones(len(self.fixed_means), dtype=bool)
-        others[free] = False
+        others = ~np.isin(np.arange(len(self.fixed_means)), free)
         return replace(
             self,
             fixed_weights=self.fixed_weights | others,
@@ -77,27 +82,25 @@ class Constraints:
             fixed_covariances=self.fixed_covariances | others,
         )
 
-    def weights(self, old: Array, new: Array) -> Array:
-        """Return ``new`` in proportion, scaled to what the fixed ones of ``old`` leave."""
-        fixed = self.fixed_weights
-        left = max(0.0, 1.0 - float(old[fixed].sum()))
-        total = new[~fixed].sum()
-        return old if total <= 0 else np.where(fixed, old, new / total * left)
-
     def kept(
         self, old: GaussianMixture, weights: Array, means: Array, covariances: Array
     ) -> GaussianMixture:
-        """Return a mixture of new parameters, but for those that are fixed."""
+        """Return a mixture of new parameters, but for those that are fixed.
+
+        The new weights are scaled to what the fixed ones leave.
+        """
+        fixed = self.fixed_weights
+        left = max(0.0, 1.0 - float(old.weights[fixed].sum()))
+        total = weights[~fixed].sum()
+        scaled = old.weights if total <= 0 else weights / total * left
         return GaussianMixture(
-            self.weights(old.weights, weights),
+            np.where(fixed, old.weights, scaled),
             np.where(self.fixed_means[:, None], old.means, means),
             np.where(self.fixed_covariances[:, None, None], old.covariances, covariances),
         )
 
 
-def maximisation(
-    mixture: GaussianMixture, sums: "Sums | EMStatistics", constraints: Constraints
-) -> GaussianMixture:
+def maximisation(mixture: GaussianMixture, sums: Any, constraints: Constraints) -> GaussianMixture:
     r"""Take one M-step.
 
     .. math:: m' = m + V u / q_0, \qquad
@@ -116,9 +119,8 @@ def maximisation(
         rows = constraints.prior_rows
         new = (count * new + rows * constraints.prior) / (count + rows)
     new = with_floor(_even(new), constraints.floor)
-    keep = constraints.fixed_covariances | ~alive
-    new[keep] = V[keep]
-    return GaussianMixture(constraints.weights(mixture.weights, sums.q0), mixture.means + step, new)
+    new[~alive] = V[~alive]
+    return constraints.kept(mixture, sums.q0, mixture.means + step, new)
 
 
 def with_floor(covariances: Array, floor: Array | None) -> Array:
@@ -160,3 +162,176 @@ def _clipped(matrices: Array, least: float) -> Array:
 
 def _even(matrices: Array) -> Array:
     return 0.5 * (matrices + np.swapaxes(matrices, 1, 2))
+
+
+@dataclass(frozen=True)
+class EMStatistics:
+    r"""The sums of one pass of EM over some rows; add those of other rows with ``+`` or ``sum``.
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of rows.
+    weight : float
+        Sum of their weights; as many as rows, without weights.
+    log_likelihood : float
+        Sum of ``log p(w)``, by the weights.
+    q0, vu, vgv : array
+        ``(K,)``, ``(K, D)``, ``(K, D, D)``: with responsibilities :math:`q`,
+        :math:`T = V + S` and :math:`t = T^{-1} (w - m)` the sums of :math:`q`,
+        :math:`q V t` and :math:`q V (t t^T - T^{-1}) V`, in the units of the mixture.
+    """
+
+    n_rows: int
+    weight: float
+    log_likelihood: float
+    q0: Array
+    vu: Array
+    vgv: Array
+
+    @property
+    def mean_log_likelihood(self) -> float:
+        """Mean of ``log p(w)`` over the rows, by their weights."""
+        self._refuse_none()
+        return self.log_likelihood / self.weight
+
+    def __add__(self, other: "EMStatistics | int") -> "EMStatistics":
+        """Return the sums of these rows and others, seen by the same mixture."""
+        if not isinstance(other, EMStatistics):
+            began = isinstance(other, int) and other == 0  # where ``sum`` begins
+            return self if began else NotImplemented
+        if self.vu.shape != other.vu.shape:
+            raise ValueError(
+                "Expected statistics of the same mixture; got "
+                f"{self.vu.shape[0]} components in {self.vu.shape[1]} dimensions, and "
+                f"{other.vu.shape[0]} in {other.vu.shape[1]}."
+            )
+        return EMStatistics(*(a + b for a, b in zip(self.parts, other.parts, strict=True)))
+
+    __radd__ = __add__
+
+    @classmethod
+    def none(cls, mixture: GaussianMixture) -> "EMStatistics":
+        """Return the sums over no rows."""
+        K, D = mixture.means.shape
+        return cls(0, 0.0, 0.0, np.zeros(K), np.zeros((K, D)), np.zeros((K, D, D)))
+
+    def times(self, factor: float) -> "EMStatistics":
+        """Return the sums of rows that count as much more."""
+        return EMStatistics(self.n_rows, *(factor * part for part in self.parts[1:]))
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """All sums, in the order in which they are declared."""
+        return tuple(vars(self).values())
+
+    def maximise(self, mixture: GaussianMixture, floor: ArrayLike | None = None) -> GaussianMixture:
+        """Take the M-step from the mixture that these are statistics of.
+
+        Parameters
+        ----------
+        mixture
+            The mixture that was given to :func:`statistics`.
+        floor
+            ``(D,)`` standard deviations that no component shall be narrower than.
+        """
+        if self.vu.shape != mixture.means.shape:
+            raise ValueError(
+                f"Expected the mixture of these statistics, of shape {self.vu.shape}; got one of "
+                f"shape {mixture.means.shape}."
+            )
+        self._refuse_none()
+        least = None
+        if floor is not None:
+            sd = as_floats(floor, "floor")
+            if sd.shape != (mixture.dim,) or not (np.isfinite(sd) & (sd >= 0)).all():
+                raise ValueError(
+                    f"Expected floor as {mixture.dim} numbers of at least 0, one for each "
+                    f"dimension; got {sd.tolist()}."
+                )
+            least = np.diag(sd**2)
+        return maximisation(mixture, self, Constraints.free(mixture.n_components, least))
+
+    def _refuse_none(self) -> None:
+        """Raise if nothing was added up that a mean or a step could be made of."""
+        if not self.weight > 0:
+            raise ValueError(
+                "Expected statistics of one or more rows of a weight above 0; got those of none. "
+                "Add up those of all parts first."
+            )
+
+
+def statistics(
+    rows: Observations | ArrayLike,
+    mixture: GaussianMixture,
+    *,
+    noise: Any = None,
+    sample_weight: ArrayLike | None = None,
+    threads: int | None = None,
+) -> EMStatistics:
+    """Pass over rows once, and return the sums that a step of EM needs of them.
+
+    Parameters
+    ----------
+    rows
+        ``(N, D)`` measurements, with ``noise``; or :class:`~deconflow.Observations` without
+        weights, which would be on a scale of their own. No rows at all, as in a partition of which
+        a filter has left nothing, add nothing.
+    mixture
+        The mixture as it is, in the units of the rows.
+    noise
+        As for :meth:`deconflow.XDGMM.fit`.
+    sample_weight
+        ``(N,)`` row weights, on one scale for all the parts that are added up.
+    threads
+        How many to use at most; None for one per processor.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> w = rng.normal(size=(2, 500, 1)) * 5**0.5
+    >>> mixture = GaussianMixture(np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1)))
+    >>> for _ in range(50):
+    ...     parts = [statistics(part, mixture, noise=[1.0]) for part in w]
+    ...     mixture = sum(parts).maximise(mixture)
+    >>> mixture.covariances.round().item()
+    4.0
+    """
+    if not isinstance(mixture, GaussianMixture):
+        raise TypeError(
+            f"Expected mixture as a GaussianMixture; got {type(mixture).__name__}. A fitted XDGMM "
+            "has one: model.mixture_"
+        )
+    if isinstance(rows, Sized) and len(rows) == 0:
+        return EMStatistics.none(mixture)
+    data = rows if isinstance(rows, Observations) else Observations.from_arrays(rows, noise)
+    if data is rows and (noise is not None or sample_weight is not None):
+        raise ValueError(
+            "Expected no noise and sample_weight with Observations, which have theirs; got some."
+        )
+    if data.weights is not None:
+        raise ValueError(
+            "Expected Observations without weights, which have a mean of one there and so differ "
+            "in scale from part to part; got some with. Give the rows with noise and sample_weight."
+        )
+    if data.latent_dim != mixture.dim:
+        raise ValueError(
+            f"Expected rows of {mixture.dim} columns, the dimensions of the mixture; got "
+            f"{data.latent_dim}."
+        )
+    if sample_weight is not None:
+        weights = raw_weights(rows, sample_weight, "sample_weight")
+        if not weights.any():
+            return replace(EMStatistics.none(mixture), n_rows=len(data))
+        data = replace(data, weights=weights)
+    laid_out = lay_out(data)
+    units, scale = laid_out.units, np.asarray(laid_out.units.scale)
+    found = one_pass(units.mixture_to_standard(mixture), laid_out, threads)
+    return replace(found, vu=found.vu * scale, vgv=found.vgv * np.outer(scale, scale))
+
+
+def one_pass(mixture: GaussianMixture, rows: KernelRows, threads: int | None) -> EMStatistics:
+    """Pass over rows; mixture and sums are in their units."""
+    sums = expectation(mixture, rows, threads=threads)
+    value = rows.total(sums.log_p)
+    return EMStatistics(rows.n_rows, rows.total_weight, value, sums.q0, sums.vu, sums.vgv)

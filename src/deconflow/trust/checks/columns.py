@@ -10,8 +10,10 @@ import numpy as np
 from scipy.stats import chi2
 
 from deconflow._types import Array
-from deconflow.trust.check import DEGREES, Case, Check, Finding, chosen_rows, of_smallest, shape
-from deconflow.trust.predictive import predictive_ranks
+from deconflow.certificate import Finding
+from deconflow.trust.check import Case, Check
+from deconflow.trust.comparison import DEGREES, of_smallest, shape
+from deconflow.trust.table import chosen_rows, predictive_ranks
 from deconflow.xd import row_weights
 
 DRAWS = 19
@@ -19,10 +21,10 @@ DRAWS = 19
 
 def _test(case: Case) -> Finding:
     results = _of_table(case) if case.data.noise.additive else _of_ranks(case)
-    p = [result[0] for result in results]
+    p, gains = zip(*results, strict=True)
     worst = int(np.argmin(p))
     numbers = dict(zip(case.names, p, strict=True))
-    return Finding("", of_smallest(p), results[worst][1], (case.names[worst],), numbers)
+    return Finding("", of_smallest(p), gains[worst], (case.names[worst],), numbers)
 
 
 def _of_table(case: Case) -> list[tuple[float, float]]:
@@ -37,25 +39,20 @@ def _of_table(case: Case) -> list[tuple[float, float]]:
 def _of_ranks(case: Case) -> list[tuple[float, float]]:
     data = case.rows[chosen_rows(case.rows, np.random.RandomState(case.seed))]
     ranks = predictive_ranks(case.sample, data, n_draws=DRAWS, seed=case.seed)
-    return [_of_column(ranks[:, d], row_weights(data)) for d in range(data.dim)]
+    return [_of_column(column, row_weights(data)) for column in ranks.T]
 
 
 def _of_column(ranks: Array, weights: Array) -> tuple[float, float]:
     seen = ~np.isnan(ranks)
     own = weights[seen]
-    sums = np.array([own @ shape(k, ranks[seen]) for k in DEGREES])
+    sums = [own @ shape(k, ranks[seen]) for k in DEGREES]
     statistic = float(np.square(sums).sum() / max(np.square(own).sum(), 1e-300))
     return float(chi2.sf(statistic, len(DEGREES))), 0.5 * statistic
 
 
-def _caution(finding: Finding) -> str:
-    return (
-        f"simulated measurements do not look like the real ones in {finding.where}: the errors may "
-        "be wrong, or the model too simple. See `deconflow plot --kind diagnostics`"
-    )
-
-
 CHECK = Check(
-    "columns", "simulated values against real ones, column by column", _test, _caution,
-    lambda f: f"worst in {f.where}", "fit", additive=False,
+    "columns", "simulated values against real ones, column by column", _test,
+    "simulated measurements do not look like the real ones in {where}: the errors may be wrong, or "
+    "the model too simple. See `deconflow plot --kind diagnostics`",
+    "worst in {where}", "fit", additive=False,
 )  # fmt: skip

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from deconflow.trust.check import GROUPS, LIKELIHOOD, Case, Check, Finding
+from deconflow.certificate import Finding
+from deconflow.trust.check import GROUPS, LIKELIHOOD, Case, Check
 
 #: A larger share of rows that all but repeat another one is no chance.
 NEAR_COPIES = 0.01
@@ -14,16 +15,14 @@ def _test(case: Case) -> Finding:
     copies = case.repeated
     repeated = copies.surprising or copies.near_share > NEAR_COPIES
     numbers = {"share": copies.share if copies.surprising else 0.0, "near": copies.near_share}
-    n = len(case.data)
-    gain = repeated * max(numbers.values()) * n * np.log(n)
+    gain = repeated * max(numbers.values()) * len(case.data) * np.log(len(case.data))
     return Finding(p=float(not repeated), gain=float(gain), numbers=numbers)
 
 
 def _caution(finding: Finding) -> str:
     share, near = finding.numbers["share"], finding.numbers["near"]
-    what = f"{share:.0%} of the rows are exact copies of others"
-    if near > share:
-        what = f"{near:.0%} of the rows all but repeat another one"
+    exact = f"{share:.0%} of the rows are exact copies of others"
+    what = exact if near <= share else f"{near:.0%} of the rows all but repeat another one"
     return (
         f"{what}: they count as independent measurements, and all error bars are too small. "
         "Drop the copies, or name rows that belong together by groups="
@@ -32,5 +31,5 @@ def _caution(finding: Finding) -> str:
 
 CHECK = Check(
     "copies", "rows that repeat another one, more often than chance allows", _test, _caution,
-    lambda f: f"{f.numbers['share']:.1%} of rows", kind="count",
+    "{share:.1%} of rows", kind="count",
 )  # fmt: skip

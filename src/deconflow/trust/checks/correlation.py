@@ -1,13 +1,12 @@
 """Correlation of the errors of two columns."""
 
-from collections.abc import Iterator
-from functools import partial
 from itertools import combinations
 
 import numpy as np
 
-from deconflow.noise import GaussianNoise, Noise, gaussian
-from deconflow.trust.check import Alternative, Case, Check, Finding, Table, restricted, worst
+from deconflow.certificate import Finding
+from deconflow.trust.check import Alternative, Case, Check, worst
+from deconflow.trust.table import Table, with_covariance
 
 CORRELATIONS = (0.3, 0.6, 0.8, 0.95)
 
@@ -22,20 +21,13 @@ def _test(case: Case) -> Finding:
     )  # fmt: skip
 
 
-def _alternatives(table: Table, finding: Finding) -> Iterator[Alternative]:
-    noise = table.data.noise
-    if isinstance(noise, GaussianNoise):
-        a, b = (table.names.index(name) for name in finding.columns)
-        for size in CORRELATIONS:
-            rho = float(np.sign(finding.numbers["z"])) * size
-            yield {"correlation": rho}, partial(_correlated, noise, a, b, rho)
-
-
-def _correlated(noise: GaussianNoise, a: int, b: int, rho: float) -> Noise:
-    covariance = np.asarray(noise.covariance()).copy()
+def _alternative(table: Table, finding: Finding, size: float) -> Alternative:
+    a, b = (table.names.index(name) for name in finding.columns)
+    rho = float(np.sign(finding.numbers["z"])) * size
+    covariance = np.array(table.data.noise.covariance())
     both = rho * np.sqrt(covariance[:, a, a] * covariance[:, b, b])
     covariance[:, a, b] = covariance[:, b, a] = both
-    return restricted(gaussian(covariance=covariance[0] if noise.shared else covariance), noise)
+    return {"correlation": rho}, with_covariance(table.data.noise, covariance)
 
 
 def _caution(finding: Finding) -> str:
@@ -50,5 +42,5 @@ def _caution(finding: Finding) -> str:
 
 CHECK = Check(
     "correlated errors", "more than stated, between columns", _test, _caution,
-    lambda f: f"most in {f.where}", "noise", _alternatives,
+    "most in {where}", "noise", _alternative, CORRELATIONS,
 )  # fmt: skip

@@ -3,12 +3,14 @@
 import numpy as np
 from scipy.stats import rankdata
 
-from deconflow.trust.check import ALIKE, Case, Check, Finding, of_smallest, shape, two_sided
+from deconflow.certificate import Finding
+from deconflow.trust.check import ALIKE, Case, Check
+from deconflow.trust.comparison import of_smallest, shape, two_sided
 
 
 def _test(case: Case) -> Finding:
     table = case.of_noise
-    if not table.by_row:
+    if not table.differing.any():
         return Finding(reason=ALIKE)
     sd = np.broadcast_to(table.rows.sd, table.rows.seen.shape)
     functions, of = [], []
@@ -23,8 +25,8 @@ def _test(case: Case) -> Finding:
     worst = int(np.abs(z).argmax())
     column, degree = of[worst]
     numbers = {"z": float(z[worst]), "spread": float(degree == 2)}
-    p = of_smallest([two_sided(each) for each in z])
-    return Finding("", p, 0.5 * float(z[worst]) ** 2, (table.names[column],), numbers)
+    gain = 0.5 * float(z[worst]) ** 2
+    return Finding("", of_smallest(two_sided(z)), gain, (table.names[column],), numbers)
 
 
 def _caution(finding: Finding) -> str:
@@ -39,5 +41,5 @@ def _caution(finding: Finding) -> str:
 
 CHECK = Check(
     "values and errors", "whether location or spread depend on the size of the error", _test,
-    _caution, lambda f: f"most in {f.where}",
+    _caution, "most in {where}",
 )  # fmt: skip

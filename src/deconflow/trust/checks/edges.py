@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from deconflow.trust.check import CONSTANT, Case, Check, Finding, Table, of_smallest
+from deconflow.certificate import Finding
+from deconflow.trust.check import CONSTANT, Case, Check
+from deconflow.trust.comparison import of_smallest
 
 
 def _test(case: Case) -> Finding:
@@ -25,17 +27,11 @@ def _test(case: Case) -> Finding:
     if not beyond:
         return Finding(reason=CONSTANT)
     gain, d, upper, edge = max(beyond, key=lambda each: each[0])
-    numbers = {"upper": upper, "expected": float(gain), "edge": _in_units(table, d, edge)}
-    p = of_smallest([float(np.exp(-gain)), *[1.0] * (len(beyond) - 1)])
+    shift = table.units.location[d] if table.data.projection is None else 0.0  # else it differs
+    numbers = {"upper": upper, "expected": float(gain)}
+    numbers["edge"] = float(shift + edge * table.units.measured_scale[d])  # as users know it
+    p = of_smallest(np.exp(-gain), len(beyond))
     return Finding("", p, float(gain), (table.names[d],), numbers)
-
-
-def _in_units(table: Table, column: int, value: float) -> float:
-    """Bring a measured value back to the user's units."""
-    scaled = value * float(table.units.measured_scale[column])
-    if table.data.projection is not None:
-        return scaled  # the shift differs from row to row
-    return float(table.units.location[column]) + scaled
 
 
 def _caution(finding: Finding) -> str:
@@ -50,5 +46,5 @@ def _caution(finding: Finding) -> str:
 
 CHECK = Check(
     "edges", "simulated rows beyond the outermost real one; about one is usual", _test, _caution,
-    lambda f: f"{f.numbers['expected']:.1f} beyond, in {f.where}",
+    "{expected:.1f} beyond, in {where}",
 )  # fmt: skip

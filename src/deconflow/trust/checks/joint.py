@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from deconflow.trust.check import DEGREES, Case, Check, Finding, shape
+from deconflow.certificate import Finding
+from deconflow.trust.check import Case, Check
+from deconflow.trust.comparison import DEGREES, shape
 
 #: The mean of a polynomial of ranks, whose standard deviation is one, may be off by about this
 #: much: mixtures round sharp edges.
@@ -19,14 +21,9 @@ def _test(case: Case) -> Finding:
     return Finding(p=p, gain=gain)
 
 
-def _caution(finding: Finding) -> str:
-    return (
-        "simulated rows do not look like the real ones as a whole: there are too many or too few "
-        "unusual rows. The errors may be wrong, or the model too simple"
-    )
-
-
 CHECK = Check(
-    "rows as a whole", "simulated rows against real ones, by ranks of log p(w)", _test, _caution,
+    "rows as a whole", "simulated rows against real ones, by ranks of log p(w)", _test,
+    "simulated rows do not look like the real ones as a whole: there are too many or too few "
+    "unusual rows. The errors may be wrong, or the model too simple",
     kind="fit",
 )  # fmt: skip

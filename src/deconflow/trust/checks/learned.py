@@ -1,6 +1,7 @@
 """Errors that the fit has estimated."""
 
-from deconflow.trust.check import Case, Check, Finding
+from deconflow.certificate import Finding
+from deconflow.trust.check import Case, Check
 
 
 def _test(case: Case) -> Finding | None:

@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from deconflow.certificate import Finding
 from deconflow.standardising import Standardiser
-from deconflow.trust.check import Case, Check, Finding, weight_inflation
+from deconflow.trust.check import Case, Check
+from deconflow.trust.table import weight_inflation
 from deconflow.xd import expectation, lay_out, n_parameters
 
 
@@ -20,20 +22,15 @@ def _test(case: Case) -> Finding | None:
     better = lay_out(rows, Standardiser.of_mixture(mixture, rows))
     of_mixture = expectation(better.units.mixture_to_standard(mixture), better, moments=False)
     parameters = n_parameters(mixture.n_components, mixture.dim) * weight_inflation(rows)
-    gain = float(table.weights @ (of_mixture.log_p - case.log_p(rows))) - parameters
-    numbers = {"components": float(mixture.n_components)}
-    return Finding(p=float(np.exp(-max(gain, 0.0))), gain=max(gain, 0.0), numbers=numbers)
-
-
-def _caution(finding: Finding) -> str:
-    return (
-        f"a mixture of {finding.numbers['components']:.0f} Gaussians fits the rows better by "
-        f"{finding.gain:.0f} nats: the model is too simple, or its fit did not end well. Allow it "
-        "more, or use Deconvolver"
+    gain = max(float(table.weights @ (of_mixture.log_p - case.log_p(rows))) - parameters, 0.0)
+    return Finding(
+        p=float(np.exp(-gain)), gain=gain, numbers={"components": float(mixture.n_components)}
     )
 
 
 CHECK = Check(
     "a plain mixture", "what one that AIC chooses gains in log p(w) over the model", _test,
-    _caution, lambda f: f"{f.gain:.1f} nats with {f.numbers['components']:.0f} components", "fit",
+    "a mixture of {components:.0f} Gaussians fits the rows better by {gain:.0f} nats: the model is "
+    "too simple, or its fit did not end well. Allow it more, or use Deconvolver",
+    "{gain:.1f} nats with {components:.0f} components", "fit",
 )  # fmt: skip

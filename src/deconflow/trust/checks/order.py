@@ -1,13 +1,14 @@
 """Correlation of neighbouring rows."""
 
-from collections.abc import Iterator
-
 import numpy as np
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
+from deconflow.certificate import Finding
 from deconflow.observations import Observations
-from deconflow.trust.check import GROUPS, Case, Check, Finding, Rows, below, of_smallest, one_sided
+from deconflow.trust.check import GROUPS, Case, Check
+from deconflow.trust.comparison import of_smallest, one_sided
+from deconflow.trust.lens import Rows, below
 
 #: Number of rows, and of runs of them, that are looked at.
 ROWS_IN_ORDER, BLOCKS = 20_000, 10
@@ -35,43 +36,29 @@ def _test(case: Case) -> Finding:
     worst = int(z.argmax())
     numbers = {"correlation": float(sums[worst] / max(pairs[worst], 1))}
     gain = 0.5 * float(max(z[worst], 0.0)) ** 2
-    p = of_smallest([one_sided(each) for each in z])
-    return Finding("", p, gain, (table.names[worst],), numbers)
+    return Finding("", of_smallest(one_sided(z)), gain, (table.names[worst],), numbers)
 
 
-def _runs(data: Observations) -> Iterator[Observations]:
-    """Yield runs of neighbouring rows from all over the table."""
-    if len(data) <= ROWS_IN_ORDER:
-        yield data
-        return
-    length = ROWS_IN_ORDER // BLOCKS
-    for start in np.linspace(0, len(data) - length, BLOCKS).astype(int).tolist():
-        yield data[start : start + length]
+def _runs(data: Observations) -> list[Observations]:
+    """Return runs of neighbouring rows from all over the table."""
+    count = BLOCKS if len(data) > ROWS_IN_ORDER else 1
+    length = min(len(data), ROWS_IN_ORDER // count)
+    starts = np.linspace(0, len(data) - length, count).astype(int)
+    return [data[start : start + length] for start in starts.tolist()]
 
 
 def _sorted(data: Observations) -> bool:
     """Whether the table is in the order of one of its columns, or of its errors."""
-    columns = [data.measured()]
-    if not data.noise.shared:
-        columns.append(np.asarray(data.noise.variance()))
-    for column in np.concatenate(columns, axis=1).T:
-        steps = np.diff(column)
-        up, down = (steps > 0).sum(), (steps < 0).sum()
-        if max(up, down) >= SORTED * max(up + down, 1) and up + down > 0:
-            return True
-    return False
-
-
-def _caution(finding: Finding) -> str:
-    return (
-        f"neighbouring rows are alike in {finding.where} (correlation "
-        f"{finding.numbers['correlation']:.2f}): objects measured several times, or a drift. All "
-        "error bars are too small; if rows belong together, name them by groups=, and if the table "
-        "is merely sorted by something like it, ignore this"
-    )
+    errors = [] if data.noise.shared else [np.asarray(data.noise.variance())]
+    steps = np.diff(np.hstack([data.measured(), *errors]), axis=0)
+    up, down = (steps > 0).sum(0), (steps < 0).sum(0)
+    return bool((np.maximum(up, down) >= SORTED * np.maximum(up + down, 1)).any())
 
 
 CHECK = Check(
-    "neighbouring rows", "their correlation; independent rows have none", _test, _caution,
-    lambda f: f"correlation {f.numbers['correlation']:.2f} in {f.where}",
+    "neighbouring rows", "their correlation; independent rows have none", _test,
+    "neighbouring rows are alike in {where} (correlation {correlation:.2f}): objects measured "
+    "several times, or a drift. All error bars are too small; if rows belong together, name them "
+    "by groups=, and if the table is merely sorted by something like it, ignore this",
+    "correlation {correlation:.2f} in {where}",
 )  # fmt: skip

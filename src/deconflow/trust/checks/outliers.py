@@ -15,8 +15,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from deconflow._types import IntArray
+from deconflow.certificate import Finding
 from deconflow.mixtures import GaussianMixture
-from deconflow.trust.check import CONSTANT, FLOOR, Case, Check, Finding, Table
+from deconflow.trust.check import CONSTANT, Case, Check
+from deconflow.trust.table import FLOOR, Table
 from deconflow.xd import (
     FitSettings,
     PreparedData,
@@ -85,16 +87,10 @@ def _only(mixture: GaussianMixture, kept: IntArray) -> GaussianMixture:
     return GaussianMixture(weights / weights.sum(), mixture.means[kept], mixture.covariances[kept])
 
 
-def _caution(finding: Finding) -> str:
-    return (
-        f"about {finding.numbers['share']:.1%} of the rows are spread evenly, far from all others: "
-        "they look like outliers, and the fit takes them for true values. Find them with "
-        "`deconflow score` and leave out what is junk; or fit again with "
-        'background="uniform"'
-    )
-
-
 CHECK = Check(
-    "outliers", "rows that an even background explains better", _test, _caution,
-    lambda f: f"{f.numbers['share']:.1%} of rows",
+    "outliers", "rows that an even background explains better", _test,
+    "about {share:.1%} of the rows are spread evenly, far from all others: they look like "
+    "outliers, and the fit takes them for true values. Find them with `deconflow score` and leave "
+    'out what is junk; or fit again with background="uniform"',
+    "{share:.1%} of rows",
 )  # fmt: skip

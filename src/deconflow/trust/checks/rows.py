@@ -1,6 +1,7 @@
 """Number of rows, for a single Gaussian."""
 
-from deconflow.trust.check import Case, Check, Finding
+from deconflow.certificate import Finding
+from deconflow.trust.check import Case, Check
 from deconflow.xd import n_parameters
 
 #: Fewer rows per parameter of a single Gaussian are few.
@@ -25,5 +26,5 @@ def _caution(finding: Finding) -> str:
 
 CHECK = Check(
     "number of rows", "at least ten per parameter of one Gaussian", _test, _caution,
-    lambda f: f"{f.numbers['rows']:.0f}", kind="count",
+    "{rows:.0f}", kind="count",
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """Skewness of the noise."""
 
-from deconflow.trust.check import FEW, FEWEST_FOR_SHAPE, Case, Check, Finding, worst
+from deconflow.certificate import Finding
+from deconflow.trust.check import FEW, FEWEST_FOR_SHAPE, Case, Check, worst
 
 
 def _test(case: Case) -> Finding:
@@ -22,5 +23,5 @@ def _caution(finding: Finding) -> str:
 
 CHECK = Check(
     "skew of the noise", "compared with the stated distribution, by column", _test, _caution,
-    lambda f: f"most in {f.where}", "noise",
+    "most in {where}", "noise",
 )  # fmt: skip

@@ -1,14 +1,15 @@
 """Two columns that have each other's errors."""
 
-from collections.abc import Iterator
-from functools import partial
 from itertools import combinations
 
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.noise import GaussianNoise, Noise, gaussian
-from deconflow.trust.check import Alternative, Case, Check, Finding, Table, log_p, ratio, worst
+from deconflow.certificate import Finding
+from deconflow.trust.check import Alternative, Case, Check, worst
+from deconflow.trust.comparison import ratio
+from deconflow.trust.lens import log_p
+from deconflow.trust.table import Table, with_covariance
 
 MOST_COLUMNS = 6
 #: Of rows with exchanged errors, in the alternative that is tested.
@@ -28,30 +29,19 @@ def _test(case: Case) -> Finding:
     return worst(table, complete, gain, side=1)
 
 
-def _alternatives(table: Table, finding: Finding) -> Iterator[Alternative]:
-    if isinstance(table.data.noise, GaussianNoise):
-        a, b = (table.names.index(name) for name in finding.columns)
-        scale = np.asarray(table.units.measured_scale)
-        yield {}, partial(_exchanged, table.data.noise, a, b, scale)
-
-
-def _exchanged(noise: GaussianNoise, a: int, b: int, scale: Array) -> Noise:
+def _alternative(table: Table, finding: Finding, _: float) -> Alternative:
     """Exchange the errors of two columns, in the units of the data."""
-    order = np.arange(noise.dim)
+    a, b = (table.names.index(name) for name in finding.columns)
+    order, scale = np.arange(len(table.names)), np.asarray(table.units.measured_scale)
     order[[a, b]] = b, a
     ratios = scale[order] / scale
-    covariance = np.asarray(noise.covariance())[:, order][:, :, order] * ratios * ratios[:, None]
-    return gaussian(covariance=covariance[0] if noise.shared else covariance).bind(len(noise))
-
-
-def _caution(finding: Finding) -> str:
-    return (
-        f"the rows fit better if {finding.where} exchange their errors: check that the error "
-        "columns are in the right order"
-    )
+    covariance = np.asarray(table.data.noise.covariance())[:, order][:, :, order]
+    return {}, with_covariance(table.data.noise, covariance * ratios * ratios[:, None])
 
 
 CHECK = Check(
-    "errors exchanged", "whether two columns have each other's", _test, _caution,
-    lambda f: f"most in {f.where}", "noise", _alternatives,
+    "errors exchanged", "whether two columns have each other's", _test,
+    "the rows fit better if {where} exchange their errors: check that the error columns are in the "
+    "right order",
+    "most in {where}", "noise", _alternative, (1.0,),
 )  # fmt: skip

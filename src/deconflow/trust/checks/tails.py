@@ -1,25 +1,14 @@
 """Tails of the noise, heavier than stated."""
 
-from collections.abc import Iterator
-from functools import partial
-
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.noise import GaussianNoise, Noise, student_t
-from deconflow.trust.check import (
-    FEW,
-    FEWEST_FOR_SHAPE,
-    Alternative,
-    Case,
-    Check,
-    Finding,
-    Table,
-    log_p,
-    one_sided,
-    ratio,
-    restricted,
-)
+from deconflow.certificate import Finding
+from deconflow.noise import GaussianNoise, student_t
+from deconflow.trust.check import FEW, FEWEST_FOR_SHAPE, Alternative, Case, Check
+from deconflow.trust.comparison import one_sided, ratio
+from deconflow.trust.lens import log_p
+from deconflow.trust.table import Table, restricted
 
 #: Noise with heavier tails: a share of the values has errors so many times as large.
 TAIL_SHARE, TAIL_FACTORS = 0.2, (2.0, 4.0)
@@ -34,11 +23,11 @@ def _test(case: Case) -> Finding:
     table = case.of_noise
     z = np.nan
     if len(table.data) >= FEWEST_FOR_SHAPE:
-        mean, sd = USUAL_TAILS if table.averaged else (0.0, 1.0)
+        mean, sd = USUAL_TAILS if case.log_p is None else (0.0, 1.0)
         z = (float(table.sums([_wider(table)]).z[0]) - mean) / sd
     if np.isnan(z):
         return Finding(reason=FEW)
-    return Finding(p=one_sided(z), gain=0.5 * max(z, 0.0) ** 2, numbers={"z": z})
+    return Finding(p=float(one_sided(z)), gain=0.5 * max(z, 0.0) ** 2, numbers={"z": z})
 
 
 def _wider(table: Table) -> Array:
@@ -56,15 +45,12 @@ def _wider(table: Table) -> Array:
     return total
 
 
-def _alternatives(table: Table, finding: Finding) -> Iterator[Alternative]:
+def _alternative(table: Table, finding: Finding, df: float) -> Alternative:
     noise = table.data.noise
-    if isinstance(noise, GaussianNoise) and noise.diagonal and noise.factor.min() > 0:
-        for df in DEGREES_OF_FREEDOM:
-            yield {"df": df}, partial(_heavy, noise, df)
-
-
-def _heavy(noise: GaussianNoise, df: float) -> Noise:
-    return restricted(student_t(noise.factor[0] if noise.shared else noise.factor, df), noise)
+    if not (isinstance(noise, GaussianNoise) and noise.diagonal and noise.factor.min() > 0):
+        raise ValueError(f"Expected independent Gaussian noise; got {noise!r}.")
+    law = student_t(noise.factor[0] if noise.shared else noise.factor, df)
+    return {"df": df}, restricted(law, noise)
 
 
 def _caution(finding: Finding) -> str:
@@ -81,5 +67,5 @@ def _caution(finding: Finding) -> str:
 
 CHECK = Check(
     "tails of the noise", "whether heavier than those of the stated distribution", _test, _caution,
-    kind="noise", alternatives=_alternatives,
+    kind="noise", alternative=_alternative, sizes=DEGREES_OF_FREEDOM,
 )  # fmt: skip

@@ -8,27 +8,35 @@ Matheron's rule makes a draw from the posterior of draws from the prior,
           x_0 \sim N(\mu, U), \; e_0 \sim N(0, F), \; n_0 \sim N(0, S),
 
 without any conditional covariance.
+
+Draws of components from normal-inverse-Wishart laws, all in one compiled call.
+
+With :math:`n` rows of mean :math:`\bar x` and scatter :math:`A` about it,
+
+.. math:: U \sim IW(\nu + n, \; s \Psi + A + \tfrac{\kappa n}{\kappa + n}
+          (\bar x - m_0)(\bar x - m_0)^T), \quad
+          \mu \sim N(\tfrac{\kappa m_0 + n \bar x}{\kappa + n}, \tfrac{U}{\kappa + n}).
+
+A component without rows is drawn from the prior. By Bartlett, :math:`U = B B^T` with
+:math:`B = L A^{-T}`, where :math:`L` is the Cholesky factor of the scale and :math:`A` lower
+triangular, with roots of chi-squares on the diagonal and normal numbers below.
 """
 
 import numpy as np
-from numba import types
 
-from deconflow.xd.kernel.codegen import DENSITY, matrix, vector
-from deconflow.xd.kernel.compile import WIDTH, compiled_rows
-from deconflow.xd.kernel.passes import log_joint, stack
-from deconflow.xd.kernel.vector_math import exp_rows, log_rows
+from deconflow.xd.kernel.passes import (
+    WIDTH,
+    compiled_rows,
+    exp_rows,
+    log_joint,
+    log_rows,
+)
 
 #: Share of a variance below which what is left of it is rounding.
 SINGULAR = 1e-14
 
-numbers = types.int64[::1]
-CHOOSE = types.void(
-    types.FunctionType(DENSITY), stack, stack, matrix, vector, matrix, matrix,
-    vector, numbers, vector,
-)  # fmt: skip
 
-
-@compiled_rows(CHOOSE)
+@compiled_rows
 def choose_rows(density, w, s, log_share, log_a, m, v, uniform, chosen, log_p) -> None:  # noqa: ANN001
     """Draw a component and noise part for each row, and write its log-likelihood.
 
@@ -62,7 +70,7 @@ def choose_rows(density, w, s, log_share, log_a, m, v, uniform, chosen, log_p) -
         log_p[start:stop] = total[:n] + top[:n]
 
 
-@compiled_rows()
+@compiled_rows
 def _add(
     dx: np.ndarray, weight: float, k: int,
     count: np.ndarray, first: np.ndarray, second: np.ndarray,
@@ -75,7 +83,7 @@ def _add(
             second[k, d, e] += weight * dx[d] * dx[e]
 
 
-@compiled_rows()
+@compiled_rows
 def draw_shared(
     rng: np.random.Generator, w: np.ndarray, chosen: np.ndarray, n_parts: int, omega: np.ndarray,
     m: np.ndarray, gain: np.ndarray, root: np.ndarray,
@@ -112,7 +120,7 @@ def draw_shared(
         _add(dx, omega[r] if len(omega) > 0 else 1.0, p // n_parts, count, first, second)
 
 
-@compiled_rows()
+@compiled_rows
 def _factor(a: np.ndarray, size: int) -> bool:
     """Turn the lower half of a matrix into its Cholesky factor; False if it has none.
 
@@ -134,7 +142,7 @@ def _factor(a: np.ndarray, size: int) -> bool:
     return regular
 
 
-@compiled_rows()
+@compiled_rows
 def _noise(s: np.ndarray, kind: int, r: int, size: int, S: np.ndarray) -> None:
     """Write the lower half of a row's noise covariance."""
     at = 0
@@ -147,7 +155,7 @@ def _noise(s: np.ndarray, kind: int, r: int, size: int, S: np.ndarray) -> None:
             at += 1
 
 
-@compiled_rows()
+@compiled_rows
 def draw_rows(
     rng: np.random.Generator, w: np.ndarray, s: np.ndarray, kind: int, projection: np.ndarray,
     chosen: np.ndarray, omega: np.ndarray, mu: np.ndarray, U: np.ndarray, root: np.ndarray,
@@ -256,3 +264,110 @@ def draw_rows(
                     x[d] += U[k, d, e] * v[e]
         _add(x, omega[r] if len(omega) > 0 else 1.0, k, count, first, second)
     return fine
+
+
+#: Least share of a variance that is left when other columns are known: what is thinner than this
+#: no other part of a sweep could factor.
+THINNEST = 1e-11
+#: Roots of chi-squares stay above this, for a prior of few degrees of freedom has no mean: no
+#: component is drawn more than a hundred times as wide as its scale.
+SMALLEST_CHI = 0.01
+
+
+@compiled_rows
+def draw_components(
+    which: np.ndarray, count: np.ndarray, first: np.ndarray, second: np.ndarray,
+    m0: np.ndarray, kappa: float, psi: np.ndarray, scales: np.ndarray,
+    chi: np.ndarray, z: np.ndarray, mu: np.ndarray, U: np.ndarray, root: np.ndarray,
+    precision: np.ndarray, log_det: np.ndarray, centre: np.ndarray, spread: np.ndarray,
+) -> None:  # fmt: skip
+    """Draw some components anew, in place.
+
+    Parameters
+    ----------
+    which
+        Numbers of the components to draw.
+    count, first, second
+        Sums of the rows' weights, of ``x - mu`` and of its squares (lower half).
+    m0, kappa, psi, scales
+        The prior; ``scales`` is ``s``, one per component.
+    chi
+        ``(K, D)`` roots of chi-squares with ``nu + n - d`` degrees of freedom.
+    z
+        ``(K, P)`` normal numbers, ``D`` for the mean and then those below the diagonal.
+    mu, U, root, precision, log_det
+        Components: what is drawn, with ``U = root root'``, ``U^-1`` and ``log |U|``.
+    centre, spread
+        What they are drawn from: the mean of ``mu``, and the scale of the inverse Wishart law times
+        ``1 + 1 / (kappa + n)``, for the Student-t law of a further value.
+    """
+    dim = len(m0)
+    L, A = np.zeros((dim, dim)), np.zeros((dim, dim))
+    inverse, mean = np.empty((dim, dim)), np.empty(dim)
+    for k in which:
+        n = count[k]
+        for d in range(dim):
+            step = first[k, d] / n if n > 0.0 else 0.0
+            mean[d] = mu[k, d] + step  # the mean of the rows
+        shrink = kappa * n / (kappa + n)
+        for d in range(dim):
+            for e in range(d + 1):
+                total = scales[k] * psi[d, e]
+                if n > 0.0:
+                    total += second[k, d, e] - first[k, d] * first[k, e] / n
+                    total += shrink * (mean[d] - m0[d]) * (mean[e] - m0[e])
+                L[d, e] = total
+                spread[k, d, e] = total * (1.0 + 1.0 / (kappa + n))
+                spread[k, e, d] = spread[k, d, e]
+        for d in range(dim):  # L becomes its own Cholesky factor
+            for e in range(d):
+                for f in range(e):
+                    L[d, e] -= L[d, f] * L[e, f]
+                L[d, e] /= L[e, e]
+            least = THINNEST * L[d, d]
+            for f in range(d):
+                L[d, d] -= L[d, f] * L[d, f]
+            L[d, d] = np.sqrt(max(L[d, d], least, 1e-290))
+        at = dim
+        for d in range(dim):
+            A[d, d] = max(chi[k, d], SMALLEST_CHI)
+            for e in range(d):
+                A[d, e] = z[k, at]
+                at += 1
+        for d in range(dim):  # root = L A^-T: each row solves A root_d' = L_d'
+            for e in range(dim):
+                total = L[d, e] if e <= d else 0.0
+                for f in range(e):
+                    total -= A[e, f] * root[k, d, f]
+                root[k, d, e] = total / A[e, e]
+        log_det[k] = 0.0
+        for d in range(dim):
+            log_det[k] += 2.0 * (np.log(L[d, d]) - np.log(A[d, d]))
+        for e in range(dim):  # inverse = L^-1
+            for d in range(dim):
+                total = 1.0 if d == e else 0.0
+                for f in range(e, d):
+                    total -= L[d, f] * inverse[f, e]
+                inverse[d, e] = total / L[d, d] if d >= e else 0.0
+        for d in range(dim):  # (A' L^-1), from the first row on
+            for e in range(dim):
+                total = 0.0
+                for f in range(d, dim):
+                    total += A[f, d] * inverse[f, e]
+                inverse[d, e] = total
+        for d in range(dim):
+            for e in range(d + 1):
+                total, other = 0.0, 0.0
+                for f in range(dim):
+                    total += root[k, d, f] * root[k, e, f]
+                    other += inverse[f, d] * inverse[f, e]
+                U[k, d, e] = total
+                U[k, e, d] = total
+                precision[k, d, e] = other
+                precision[k, e, d] = other
+        for d in range(dim):
+            total = 0.0
+            for e in range(dim):
+                total += root[k, d, e] * z[k, e]
+            centre[k, d] = (kappa * m0[d] + n * mean[d]) / (kappa + n)
+            mu[k, d] = centre[k, d] + total / np.sqrt(kappa + n)

@@ -1,6 +1,6 @@
 r"""Row arithmetic as loops, for any dimension and for a projection of its own in every row.
 
-The same functions as in :mod:`deconflow.xd.kernel.codegen`, slower by a factor of two and compiled
+The same functions as in :mod:`deconflow.xd.kernel.passes`, slower by a factor of two and compiled
 once, when needed. ``s`` holds the packed noise covariance in its first rows, then, if there are
 any more, the ``M x D`` projection ``R`` of each row; then ``T = R V R' + S``,
 ``t = R' T^-1 (w - R m)`` and ``g`` gets ``sum q (t t' - R' T^-1 R)``.
@@ -8,11 +8,10 @@ any more, the ``M x D`` projection ``R`` of each row; then ``T = R V R' + S``,
 
 import numpy as np
 
-from deconflow.xd.kernel.compile import compiled_rows
-from deconflow.xd.kernel.vector_math import log_rows
+from deconflow.xd.kernel.passes import compiled_rows, log_rows
 
 
-@compiled_rows()
+@compiled_rows
 def _fill(
     w: np.ndarray, s: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int,
     a: np.ndarray, y: np.ndarray, rv: np.ndarray,
@@ -59,7 +58,7 @@ def _fill(
             p += 1
 
 
-@compiled_rows()
+@compiled_rows
 def _factor(a: np.ndarray, y: np.ndarray, n: int) -> None:
     """``T = L D L'`` in place, with ``1 / D`` on the diagonal; ``y`` becomes ``L^-1 y``."""
     size = len(y)
@@ -89,7 +88,7 @@ def _factor(a: np.ndarray, y: np.ndarray, n: int) -> None:
         at_i += i + 1
 
 
-@compiled_rows()
+@compiled_rows
 def _invert(a: np.ndarray, y: np.ndarray, n: int) -> None:
     """From the factors to packed ``T^-1`` in ``a``, and ``T^-1 (w - R m)`` in ``y``."""
     size = len(y)
@@ -129,7 +128,7 @@ def _invert(a: np.ndarray, y: np.ndarray, n: int) -> None:
         at_i += i + 1
 
 
-@compiled_rows()
+@compiled_rows
 def _project(
     s: np.ndarray, lo: int, hi: int, a: np.ndarray, y: np.ndarray, t: np.ndarray, b: np.ndarray
 ) -> None:
@@ -161,7 +160,7 @@ def _project(
         at_i += i + 1
 
 
-@compiled_rows()
+@compiled_rows
 def density(
     w: np.ndarray, s: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int,
     quadratic: np.ndarray, determinant: np.ndarray,
@@ -186,7 +185,7 @@ def density(
             determinant[r] = 1.0
 
 
-@compiled_rows()
+@compiled_rows
 def moments(
     w: np.ndarray, s: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int,
     q: np.ndarray, u: np.ndarray, g: np.ndarray,
@@ -218,7 +217,7 @@ def moments(
             p += 1
 
 
-@compiled_rows()
+@compiled_rows
 def _whitened(
     w: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int, i: int, z: np.ndarray
 ) -> None:
@@ -230,7 +229,7 @@ def _whitened(
             z[r] += slope * (value[r] - centre)
 
 
-@compiled_rows()
+@compiled_rows
 def shared_density(
     w: np.ndarray, s: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int,
     quadratic: np.ndarray, determinant: np.ndarray,
@@ -245,7 +244,7 @@ def shared_density(
             quadratic[r] += z[r] * z[r]
 
 
-@compiled_rows()
+@compiled_rows
 def shared_moments(
     w: np.ndarray, s: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int,
     q: np.ndarray, u: np.ndarray, g: np.ndarray,

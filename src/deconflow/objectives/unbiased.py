@@ -1,4 +1,4 @@
-r"""Russian roulette over importance-weighted bounds: an unbiased estimate of ``log p(w)``."""
+r"""Gradients of ``log p(w)`` without bias: Russian roulette, and coupled chains."""
 
 import math
 
@@ -6,17 +6,17 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from deconflow.densities import Density, without_dropout
-from deconflow.objectives.base import Objective, proposal_step
+from deconflow.densities import Density, simulate, without_dropout
+from deconflow.objectives.base import Amortised, PosteriorLikelihood
 from deconflow.observations import Observations
-from deconflow.posteriors import PosteriorModel
+from deconflow.posteriors import PosteriorModel, couple, weigh
 from deconflow.randomness import drawn_again, own_generator
 
 #: Latent points whose activations are kept at a time; those beyond are computed again.
 POINTS_AT_ONCE = 10_000
 
 
-class Roulette(Objective):
+class Roulette(Amortised):
     r"""An unbiased estimate of :math:`\log p(w)`, with a level drawn for each row.
 
     The importance-weighted bounds :math:`L_{IW}(K)` rise to :math:`\log p(w)`. Their differences
@@ -43,9 +43,8 @@ class Roulette(Objective):
 
     The estimate's gradient for the density is that of :math:`\log p(w)`, without bias. Its
     gradient for the posterior would be zero in the mean; the posterior ascends a bound, or
-    descends the forward KL, instead
-    (:func:`~deconflow.objectives.base.proposal_step`).
-    Dropout in the density makes it another, random one: leave it off.
+    descends the forward KL, instead (:func:`proposal_step`). Dropout in the density makes it
+    another, random one: leave it off.
 
     Parameters
     ----------
@@ -67,9 +66,8 @@ class Roulette(Objective):
     def __init__(
         self, density: Density, posterior: PosteriorModel, draws: int, *, decay: float = 1.5
     ) -> None:
-        super().__init__()
-        self.density, self.posterior = density, posterior
-        self.lowest, self.decay = draws, decay
+        super().__init__(density, posterior, draws)
+        self.decay = decay
         self.draws = math.ceil(draws * (1 - 2**-decay) / (1 - 2 ** (1 - decay)))
 
     def forward(self, data: Observations) -> Tensor:
@@ -77,7 +75,7 @@ class Roulette(Objective):
         value = self.estimate(data, self.draw_levels(len(data)))
         if not torch.is_grad_enabled():
             return value
-        step = proposal_step(self.density, self.posterior, data, self.lowest)
+        step = proposal_step(self.density, self.posterior, data, self.n_draws)
         return value + (step - step.detach())
 
     def draw_levels(self, n: int) -> Tensor:
@@ -89,25 +87,24 @@ class Roulette(Objective):
         """Return the estimates of rows whose levels are given, ``(N,)``."""
         counts = 2**levels
         owners = torch.arange(len(data)).repeat_interleave(counts)
-        blocks = self._log_weights(data, owners).logsumexp(0) - math.log(self.lowest)
+        blocks = self._log_weights(data, owners).logsumexp(0) - math.log(self.n_draws)
         starts = counts.cumsum(0) - counts
-        rows, values = [], []
+        values = torch.zeros_like(blocks[: len(data)])
         for level in levels.unique().tolist():
             mine = torch.nonzero(levels == level).squeeze(1)
-            rows.append(mine)
             places = starts[mine] + torch.arange(2**level).unsqueeze(1)
-            values.append(telescope(blocks[places], self.decay))
-        return torch.cat(values)[torch.cat(rows).argsort()]
+            values[mine] = telescope(blocks[places], self.decay)
+        return values
 
     def _log_weights(self, data: Observations, owners: Tensor) -> Tensor:
         """Weigh ``m`` draws for each of the rows ``owners``, ``(m, R)``, part by part."""
-        parts = owners.split(max(1, POINTS_AT_ONCE // self.lowest))
+        parts = owners.split(max(1, POINTS_AT_ONCE // self.n_draws))
         return torch.cat([self._part(data[part], i == 0) for i, part in enumerate(parts)], 1)
 
     def _part(self, data: Observations, keep: bool) -> Tensor:
         """Weigh draws, with the density's gradient; its activations are kept or made again."""
         with without_dropout(self.posterior):
-            v, log_q = self.posterior.sample(data, self.lowest)
+            v, log_q = self.posterior.sample(data, self.n_draws)
             rest = data.log_likelihood(v) - log_q
         if keep or not torch.is_grad_enabled():
             return self.density.log_prob(v) + rest
@@ -134,3 +131,82 @@ def telescope(blocks: Tensor, decay: float) -> Tensor:
         chance *= 2**-decay
         total = total + (blocks - halves.mean(1)).mean(0) / chance
     return total
+
+
+class CoupledChains(Amortised):
+    r"""Ascent on :math:`\log p(w)` by coupled chains.
+
+    .. math:: \nabla \log p(w) = E_{p(v | w)}[\nabla \log p(v)],
+
+    with the expectation estimated without bias by :func:`~deconflow.posteriors.couple`. The
+    posterior proposes; it learns by a step of its own (:func:`proposal_step`), and the better it
+    is, the sooner the chains meet. The number of each row is the importance-weighted bound of
+    ``draws`` draws.
+
+    Parameters
+    ----------
+    density, posterior
+        What is trained.
+    draws
+        Points that a chain weighs at each step, at least two.
+    burn_in, steps
+        The chains' averages run from ``burn_in`` to ``steps``.
+
+    References
+    ----------
+    Ruiz et al. (2021), "Unbiased gradient estimation for variational auto-encoders using coupled
+    Markov chains", https://arxiv.org/abs/2010.01845
+    """
+
+    def __init__(
+        self,
+        density: Density,
+        posterior: PosteriorModel,
+        draws: int,
+        *,
+        burn_in: int = 2,
+        steps: int = 6,
+    ) -> None:
+        super().__init__(density, posterior, draws)
+        self.options = {"burn_in": burn_in, "steps": steps}
+        self.draws = 2 * draws + (draws - 1) * max(1, steps)
+
+    def forward(self, data: Observations) -> Tensor:
+        """Return the bound of each row, with the gradients of both steps."""
+        density, posterior = self.density, self.posterior
+        if not torch.is_grad_enabled():
+            with without_dropout(density, posterior):
+                return weigh(density, posterior, data, self.n_draws).log_marginal()
+        try:
+            with without_dropout(density, posterior):
+                found = couple(density, posterior, data, self.n_draws, **self.options)
+        except FloatingPointError:  # no number, which the fit loop counts and skips
+            nowhere = data.w.new_zeros(len(data), data.latent_dim)
+            return math.nan * density.log_prob(nowhere)
+        step = found.expectation(density.log_prob(found.v))
+        step = step + proposal_step(density, posterior, data, self.n_draws)
+        return found.log_marginal.detach() + (step - step.detach())
+
+
+def proposal_step(
+    density: Density, posterior: PosteriorModel, data: Observations, k: int
+) -> Tensor:
+    r"""Return ``(N,)`` numbers whose gradient reaches the posterior only.
+
+    An unbiased estimate of ``log p(w)`` has the same expectation whatever the posterior, so its
+    gradient teaches the posterior nothing but noise: the posterior gets this step of its own.
+    The importance-weighted bound of ``k`` draws where draws are differentiable, forward KL on
+    simulated pairs where they are not; zeros for a posterior with nothing to learn.
+    """
+    if not any(parameter.requires_grad for parameter in posterior.parameters()):
+        return data.w.new_zeros(len(data))
+    if not posterior.differentiable:
+        return PosteriorLikelihood(posterior)(simulate(density, data))
+    learning = [parameter for parameter in density.parameters() if parameter.requires_grad]
+    try:
+        for parameter in learning:
+            parameter.requires_grad_(False)
+        return weigh(density, posterior, data, k).log_marginal()
+    finally:
+        for parameter in learning:
+            parameter.requires_grad_(True)

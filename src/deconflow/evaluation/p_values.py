@@ -10,14 +10,16 @@ and ``T`` alone, by its mean and covariance.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import false_discovery_control
 from sklearn.utils import check_random_state
 
 from deconflow._limits import rows_at_once
 from deconflow._types import Array, IntArray
+from deconflow.checks import as_floats, check_number, first_bad
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import GaussianNoise, Noise, gaussian
 from deconflow.observations import Observations
@@ -34,6 +36,9 @@ POOL = 99_999
 ENOUGH = 10
 #: How many draws a row has at most that does not have enough by then.
 STAGES = (1_999, 9_999)
+THRESHOLDS = (0.001, 0.002, 0.005, 0.01)
+#: So many rows should be below a threshold by chance, for their number to tell something.
+EXPECTED = 10
 
 
 def row_p_values(
@@ -101,8 +106,7 @@ class _Judge:
         rows = replace(data, noise=noise, weights=None)
         if len(w) > 1:
             rows = rows[np.tile(np.arange(len(data)), len(w))]
-        flat = (w - mean).reshape(-1, data.dim)
-        rows = replace(rows, w=flat)
+        rows = replace(rows, w=(w - mean).reshape(-1, data.dim))
         units = Standardiser.of_mixture(self.mixture, rows)
         standard = units.mixture_to_standard(self.mixture)
         passed = expectation(standard, lay_out(rows, units), moments=False, threads=self.threads)
@@ -196,17 +200,14 @@ def _row_by_row(judge: _Judge, pool: _Pool, data: Observations, n_draws: int) ->
 
 def _as_gaussian(noise: Noise, n_rows: int) -> tuple[Noise, Array]:
     """Gaussian noise of the same mean and covariance, and its mean ``(N or 1, M)``."""
-    mean = noise.mean()
     if isinstance(noise, GaussianNoise):
-        return noise, mean
+        return noise, noise.mean()
+    rows = 0 if noise.shared else slice(None)
     if noise.independent:
-        sd = np.sqrt(noise.variance())
-        plain = gaussian(sd=sd[0] if noise.shared else sd)
+        plain = gaussian(sd=np.sqrt(noise.variance())[rows]).bind(n_rows)
     else:
-        covariance = noise.covariance()
-        plain = gaussian(covariance=covariance[0] if noise.shared else covariance)
-    plain = plain.bind(n_rows)
-    return plain if noise.observed is None else plain.restrict(noise.observed), mean
+        plain = gaussian(covariance=noise.covariance()[rows]).bind(n_rows)
+    return plain if noise.observed is None else plain.restrict(noise.observed), noise.mean()
 
 
 def _rows_at_once(data: Observations, draws: int) -> int:
@@ -223,3 +224,145 @@ def _scrambled(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
+
+
+@dataclass(frozen=True)
+class UnusualRows:
+    """How many of many rows are unusual, beside how many should be by chance.
+
+    Attributes
+    ----------
+    threshold : float
+        P-values up to this are counted.
+    n_rows, count : int
+        Rows with a p-value, and those of them that are counted.
+    expected : float
+        How many should be, if the model and the errors are right.
+    smallest : float
+        The smallest p-value.
+    rows : array
+        The numbers of the rows that have it; the first row of all is 0.
+    q_values : array
+        ``(N,)``: the share of false alarms among the rows up to each one's p-value, by Benjamini
+        and Hochberg; NaN where there is no p-value.
+    """
+
+    threshold: float
+    n_rows: int
+    count: int
+    expected: float
+    smallest: float
+    rows: IntArray
+    q_values: Array
+
+    def __str__(self) -> str:
+        return _words(
+            self.threshold, self.n_rows, self.count, self.smallest, self.rows[0], len(self.rows)
+        )
+
+
+def unusual_rows(p: ArrayLike, threshold: float | None = None) -> UnusualRows:
+    """Say how many rows are unusual, beside how many should be by chance.
+
+    Parameters
+    ----------
+    p
+        ``(N,)`` p-values, as those of ``model.p_values``; NaN for a row without one.
+    threshold
+        P-values up to this are counted; None for the smallest of 0.001, 0.002, 0.005 and 0.01 that
+        ten rows should reach by chance, or 0.01 for fewer than a thousand rows.
+
+    Examples
+    --------
+    >>> print(unusual_rows([0.5, 0.0001, 0.3]))
+    p-values: 1 of 3 rows at 0.01 or below (0.03 expected if the model and the errors are right); \
+smallest 0.0001, in row 1 (the first is 0)
+    """
+    p = as_floats(p, "p")
+    used = ~np.isnan(p)
+    if p.ndim != 1 or not used.any():
+        raise ValueError(f"Expected one or more p-values of shape (N,); got shape {p.shape}.")
+    position = first_bad((p < 0) | (p > 1))
+    if position is not None:
+        raise ValueError(
+            f"Expected p-values between 0 and 1; got {p[position]:g} in row {position[0]}."
+        )
+    n_rows = int(used.sum())
+    threshold = _usual_threshold(n_rows) if threshold is None else threshold
+    check_number("threshold", threshold, 0, 1)
+    q_values = np.full(len(p), np.nan)
+    q_values[used] = false_discovery_control(p[used])
+    count = _count_up_to(threshold, p)
+    smallest = float(p[used].min())
+    rows = np.flatnonzero(p == smallest)
+    return UnusualRows(threshold, n_rows, count, threshold * n_rows, smallest, rows, q_values)
+
+
+@dataclass
+class PValueCounts:
+    """What :func:`unusual_rows` says of p-values that come in chunks, in a few numbers.
+
+    Attributes
+    ----------
+    n_rows, n_used : int
+        Rows, and those of them with a p-value.
+    counts : tuple of int
+        How many are at or below each of the thresholds to choose from.
+    smallest : float
+        The smallest p-value; 2 if there is none.
+    first : int
+        The first row that has it.
+    n_smallest : int
+        How many rows have it.
+    """
+
+    n_rows: int = 0
+    n_used: int = 0
+    counts: tuple[int, ...] = (0,) * len(THRESHOLDS)
+    smallest: float = 2.0
+    first: int = 0
+    n_smallest: int = 0
+
+    def add(self, p: Array) -> None:
+        """Count the p-values ``(N,)`` of the next rows."""
+        used = ~np.isnan(p)
+        if used.any():
+            smallest = float(p[used].min())
+            rows = np.flatnonzero(p == smallest)
+            if smallest < self.smallest:
+                self.smallest, self.n_smallest = smallest, 0
+                self.first = self.n_rows + int(rows[0])
+            if smallest == self.smallest:
+                self.n_smallest += len(rows)
+        self.n_rows += len(p)
+        self.n_used += int(used.sum())
+        more = zip(THRESHOLDS, self.counts, strict=True)
+        self.counts = tuple(count + _count_up_to(threshold, p) for threshold, count in more)
+
+    def __str__(self) -> str:
+        threshold = _usual_threshold(self.n_used)
+        count = self.counts[THRESHOLDS.index(threshold)]
+        return _words(threshold, self.n_used, count, self.smallest, self.first, self.n_smallest)
+
+
+def _usual_threshold(n_rows: int) -> float:
+    """Return the smallest threshold that enough rows should reach by chance."""
+    enough = [each for each in THRESHOLDS if each * n_rows >= EXPECTED]
+    return enough[0] if enough else THRESHOLDS[-1]
+
+
+def _count_up_to(threshold: float, p: Array) -> int:
+    return int((p <= threshold * (1 + 1e-9)).sum())  # 10 / 5000 is 0.002, but for rounding
+
+
+def _words(
+    threshold: float, n_rows: int, count: int, smallest: float, first: int, n_smallest: int
+) -> str:
+    by_chance = threshold * n_rows
+    expected = f"{by_chance:.0f}" if by_chance >= 10 else f"{by_chance:.2g}"
+    others = f" and {n_smallest - 1} more" if n_smallest > 1 else ""
+    return (
+        f"p-values: {count} of {n_rows} rows at {threshold:g} or below "
+        f"({expected} expected if the model and the errors are right); "
+        f"smallest {smallest:.2g}, in row {first} (the first is 0){others}"
+    )

@@ -6,20 +6,35 @@ r"""A mixture of the truth beside parts whose density of each row is known: atom
 A component as narrow as the noise stands in for an atom, and a wide one for a background: the rows
 can hardly tell. So the known parts get what they can have: the number of components is that of the
 least BIC, and components without which it is lower still are taken out.
+
+A mixture of all truths, from rows of which only some were seen.
+
+EM where the unseen rows are missing data: beside the sums of the seen rows stand those of the
+unseen ones, as the mixture has them. With the chance :math:`F_i(v)` to be seen under the law of
+row ``i``, the log-likelihood of the seen rows is
+
+.. math:: \sum_i \log p(w_i) - \sum_i \log \int p(v) F_i(v) \, dv
+
+The second sum is over some laws that stand for all; its integrals are by quasi-random points of
+each component, that move with it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import ndtri
+from scipy.stats import qmc
 
 from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
+from deconflow.standardising import Standardiser
 from deconflow.xd.em import Stopping, em
-from deconflow.xd.em_statistics import EMStatistics, one_pass
 from deconflow.xd.expectation import expectation
 from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, PreparedData, n_parameters, without
 from deconflow.xd.layout import KernelRows
+from deconflow.xd.maximisation import EMStatistics, one_pass
 
 #: What known parts start with, together; and the floor of the components beside them.
 FIRST_SHARE, FLOOR = 0.5, 0.1
@@ -233,8 +248,106 @@ def weighted(rows: KernelRows, weights: Array) -> KernelRows:
     """Return rows that were laid out, with other weights."""
     blocks = [
         replace(block, omega=np.ascontiguousarray(
-            weights if block.index is None else weights[block.index]
+            weights[block.index]
         ))
         for block in rows.blocks
     ]  # fmt: skip
     return replace(rows, blocks=blocks, weights=weights)
+
+
+#: Points are shared out among components: the error of their integral counts once per row.
+POINTS, FEWEST_POINTS = 1024, 128
+#: Few steps of many components on purpose: more of them fit chance where little is seen. One or two
+#: have no such freedom, and go on to the end.
+FEW_STEPS, MANY_STEPS, MOST_ACCELERATED = 150, 600, 2
+
+
+@dataclass(frozen=True)
+class SelectedFit:
+    """A mixture of all truths, and how it does on the rows that were seen.
+
+    Attributes
+    ----------
+    mixture : GaussianMixture
+        In the user's units.
+    worth : float
+        Log-likelihood of all rows together, less what parameters cost by BIC.
+    """
+
+    mixture: GaussianMixture
+    worth: float
+
+
+def fit_selected(
+    prepared: PreparedData,
+    start: GaussianMixture,
+    chances: Callable[[Array], Array],
+    shares: Array,
+    threads: int | None = None,
+) -> SelectedFit:
+    """Fit a mixture of all truths, from one that is near.
+
+    Parameters
+    ----------
+    prepared
+        The rows that were seen.
+    start
+        A mixture in the user's units.
+    chances
+        Gives the chance ``(L, P)`` of truths ``(P, D)`` to be seen, with each of ``L`` laws of
+        noise.
+    shares
+        ``(L,)``: the share of the rows that each law stands for.
+    threads
+        How many to use at most.
+    """
+    count, n_rows = start.n_components, len(prepared.data)
+    constraints = FitSettings(count, floor=FLOOR).constraints(prepared)
+    few = count <= MOST_ACCELERATED
+    stopping = Stopping(MOST_PRECISE, MANY_STEPS if few else FEW_STEPS, accelerate=few)
+    each = max(FEWEST_POINTS, POINTS // 2 ** int(np.ceil(np.log2(count))))
+    counts, white = shares * prepared.rows.total_weight, _white(prepared.rows.dim, each)
+
+    def pass_over(mixture: GaussianMixture) -> EMStatistics:
+        seen = one_pass(mixture, prepared.rows, threads)
+        return _with_unseen(seen, mixture, prepared.rows.units, chances, counts, white)
+
+    result = em(prepared.begin(start, constraints), pass_over, constraints, stopping)
+    mixture = prepared.rows.units.mixture_from_standard(result.mixture)
+    cost = 0.5 * n_parameters(count, mixture.dim) * np.log(n_rows)
+    return SelectedFit(mixture, n_rows * result.log_likelihood - cost)
+
+
+def _with_unseen(
+    seen: EMStatistics,
+    mixture: GaussianMixture,
+    units: Standardiser,
+    chances: Callable[[Array], Array],
+    counts: Array,
+    white: Array,
+) -> EMStatistics:
+    """Add the sums of unseen rows, whose truths are at known offsets from the means."""
+    factors = np.linalg.cholesky(mixture.covariances)
+    offsets = np.einsum("kij,pj->kpi", factors, white)
+    v = (mixture.means[:, None] + offsets) * units.scale + units.location
+    chance = chances(v.reshape(-1, mixture.dim)).reshape(len(counts), *v.shape[:2])
+    share = np.maximum(chance.mean(2) @ mixture.weights, 1e-300)
+    unseen = np.einsum("l,lkp->kp", counts / share, 1.0 - chance) * mixture.weights[:, None]
+    unseen /= len(white)
+    q0 = unseen.sum(1)
+    scatter = np.einsum("kp,kpi,kpj->kij", unseen, offsets, offsets)
+    return replace(
+        seen,
+        log_likelihood=seen.log_likelihood - float(counts @ np.log(share)),
+        q0=seen.q0 + q0,
+        vu=seen.vu + np.einsum("kp,kpi->ki", unseen, offsets),
+        vgv=seen.vgv + (scatter - q0[:, None, None] * mixture.covariances),
+    )
+
+
+def _white(dim: int, count: int) -> Array:
+    """Quasi-random normal points, with mean zero and unit covariance exactly."""
+    points = ndtri(qmc.Sobol(dim, seed=0).random(count).clip(1e-9, 1 - 1e-9))
+    points = points - points.mean(0)
+    factor = np.linalg.cholesky(points.T @ points / count)
+    return points @ np.linalg.inv(factor).T
