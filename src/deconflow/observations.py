@@ -457,12 +457,12 @@ def check_measured(values: ArrayLike, name: str) -> Array:
     """Raise unless these are rows of finite values, or NaN, with something in every row."""
     w = as_floats(values, name)
     check_rows_and_columns(w.shape, name)
-    refuse_where(np.isinf(w), f"finite values in {name}, or NaN for missing ones", "inf")
+    refuse_where(np.isinf(w), f"finite values in {name}, or NaN for missing ones", got="inf")
     refuse_where(
         np.isnan(w).all(1),
         f"at least one measured value in every row of {name}",
-        "only NaN or masked cells",
-        "Drop such rows.",
+        got="only NaN or masked cells",
+        advice="Drop such rows.",
     )
     return w
 
@@ -567,5 +567,5 @@ def _checked_projection(projection: ArrayLike, shape: tuple[int, ...]) -> Array:
             f"Expected projection of shape ({n_rows}, {dim}, D) or ({dim}, D); "
             f"got {tuple(R.shape)}."
         )
-    refuse_where(~np.isfinite(R).all(-1), "finite values in projection", "others")
+    refuse_where(~np.isfinite(R).all(-1), "finite values in projection", got="others")
     return R
