@@ -206,7 +206,7 @@ def test_a_fit_says_how_many_rows_it_had(table, tmp_path, monkeypatch):
     model.save(tmp_path / "model")
     assert XDGMM.load(tmp_path / "model").known_ == model.known_
     assert model.fit(w, noise=sd).known_ == []
-    monkeypatch.setattr("deconflow.core.door.SAMPLE_VALUES", 600)
+    monkeypatch.setattr("deconflow.core.SAMPLE_VALUES", 600)
     flow = FlowDeconvolver("gaussian_mixture", objective="elbo", epochs=1, random_state=0)
     assert flow.fit(open_rows(path, ["x", "y"])).known_ == [
         "A sample of 300 of 4,000 rows was fitted."

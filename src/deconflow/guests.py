@@ -5,6 +5,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+import numpy as np
+
+from deconflow._limits import threads_at_most
 from deconflow.extras import need
 
 
@@ -29,6 +32,19 @@ def as_guest() -> Iterator[None]:
 
                 stack.enter_context(UsualDefaults())
         yield
+
+
+@contextmanager
+def computing(threads: int | None) -> Iterator[None]:
+    """Compute as a guest, in so many threads; say what a singular matrix means to a user."""
+    with as_guest(), threads_at_most(threads):
+        try:
+            yield
+        except np.linalg.LinAlgError as error:
+            raise ValueError(
+                "Expected rows whose values are not exact copies of each other; got exact rows "
+                "that measure the same combination twice. Drop a column, or give it noise."
+            ) from error
 
 
 def check_device(name: str) -> str:

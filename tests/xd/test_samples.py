@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from deconflow import XDGMM, Deconvolver, open_rows, streams
+from deconflow import XDGMM, Deconvolver, core, open_rows, streams
 from deconflow.auto.mixtures import thinned
-from deconflow.core import door
 from deconflow.engines.stream_fits import folds_of_sample
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
@@ -140,7 +139,7 @@ def test_fits_that_share_passes_are_those_of_each_alone(path):
     ids=lambda model: type(model).__name__,
 )
 def test_a_stream_is_fitted_as_rows_in_memory_are(model, path, monkeypatch):
-    monkeypatch.setattr(door, "SAMPLE_VALUES", 1000)
+    monkeypatch.setattr(core, "SAMPLE_VALUES", 1000)
     beyond = model.fit(open_rows(path, ["x"]))
     assert "of 4,000 rows choose the model; all of them fit it." in beyond.describe()
     at = np.linspace(-3, 9, 200)[:, None]
@@ -159,7 +158,7 @@ def test_rows_without_weight_move_no_other_to_another_fold(path, tmp_path, monke
     table = pq.read_table(path)
     weights = np.tile([0.0, 1.0, 2.0], len(table))[: len(table)]
     pq.write_table(table.append_column("much", pa.array(weights)), tmp_path / "weighted.parquet")
-    monkeypatch.setattr(door, "SAMPLE_VALUES", 1400)
+    monkeypatch.setattr(core, "SAMPLE_VALUES", 1400)
     stream = open_rows(tmp_path / "weighted.parquet", ["x"], weights="much")
     overview = stream.overview(1400, 0)
     folds = folds_of_sample(overview, 3)

@@ -28,7 +28,6 @@ from deconflow.fits import (
     MixtureFit,
     Replicates,
     checked_points,
-    clear_errors,
     column_numbers,
 )
 from deconflow.guests import as_guest
@@ -393,8 +392,7 @@ def reweighted_fits(
     for i in range(n_refits):
         rows = data.weighed(own * rng.standard_exponential(codes.max() + 1)[codes])
         settings, start = fits[i % len(fits)]
-        with clear_errors():
-            refit = PreparedData(rows).fit(settings, rng, start.mixture).mixture
+        refit = PreparedData(rows).fit(settings, rng, start.mixture).mixture
         found.append(MixtureFit([refit], density.names, density.threads))
     return Replicates(found, "draws"), words
 
@@ -437,8 +435,7 @@ def _settled(
     """Fit to the rows as they are; return how, and where that ends."""
     stopping = replace(STEPS, threads=threads)
     settings = FitSettings(start.n_components, floor=floor, stopping=stopping)
-    with clear_errors():
-        return settings, prepared.fit(settings, np.random.RandomState(0), start)
+    return settings, prepared.fit(settings, np.random.RandomState(0), start)
 
 
 def _floor(prepared: PreparedData, start: GaussianMixture) -> float:

@@ -16,9 +16,8 @@ from deconflow._limits import cpus
 from deconflow._types import Array
 from deconflow.checks import warn_caller
 from deconflow.core import EVERYTHING, Run
-from deconflow.engines.checks import refuse_unseen
 from deconflow.files import replacing
-from deconflow.fits import MixtureFit, Replicates, clear_errors
+from deconflow.fits import MixtureFit, Replicates
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.saving import from_json, to_json
@@ -119,14 +118,12 @@ class Bayes:
 
     def fit(self, rows: Observations, run: Run) -> BayesSolution:
         """Sample chains of mixtures."""
-        refuse_unseen(rows)
         lay_out(rows)  # so that an error counts the rows of all data
         rows = rows[telling_rows(rows)].with_weight()
         rng = run.generator()
         settings = self._settings(rows)
-        with clear_errors():
-            parts = self._parts(rows, rng)
-            chains = self._sample(rows, parts, settings, rng, run)
+        parts = self._parts(rows, rng)
+        chains = self._sample(rows, parts, settings, rng, run)
         score, spread = self._judged(parts, chains, run.threads)
         if spread is not None and spread > FARTHEST_APART:
             judged = "all rows" if score is None else "rows that none of them has seen"

@@ -8,16 +8,6 @@ from deconflow import ranks
 from deconflow.observations import Observations
 
 
-def refuse_unseen(rows: Observations) -> None:
-    """Raise if no row measures some dimension of the true values."""
-    seen = np.abs(np.asarray(rows.projections())).sum((0, 1))
-    if (seen == 0).any():
-        raise ValueError(
-            "Expected every dimension to be measured in at least one row of w; "
-            f"got none for column {int(seen.argmin())}. Drop it."
-        )
-
-
 def refuse_few(rows: Observations, least: int, otherwise: str = "") -> None:
     """Raise for fewer rows than a fit needs."""
     if len(rows) < least:

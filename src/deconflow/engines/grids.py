@@ -18,7 +18,6 @@ from deconflow.classical import (
     refuse_unsuitable,
 )
 from deconflow.core import Run
-from deconflow.engines.checks import refuse_unseen
 from deconflow.fits import GridFit, Replicates
 from deconflow.observations import Observations
 from deconflow.splines import LogSplineFit, fit_log_spline
@@ -208,7 +207,6 @@ class LogSplines(_OfSettings):
             raise ValueError(
                 f"Expected n_intervals of at most {most} with {rows.dim} columns; got {intervals}."
             )
-        refuse_unseen(rows)
         bounds = as_bounds(self.settings.bounds, rows.names)
         limits = UNBOUNDED if bounds is None else np.stack([bounds.lower, bounds.upper])
         fit = fit_log_spline(rows, bounds=limits, n_intervals=intervals)

@@ -10,9 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 from deconflow._types import AnyArray, Array, BoolArray, IntArray
 from deconflow.checks import as_floats, check_choice, check_integer, check_number, warn_caller
 from deconflow.core import EVERYTHING, Run
-from deconflow.engines.checks import refuse_unseen
 from deconflow.engines.stream_fits import everything_of, fit_stream, folds_of_sample, in_memory
-from deconflow.fits import MixtureFit, Replicates, clear_errors
+from deconflow.fits import MixtureFit, Replicates
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
 from deconflow.xd import (
@@ -138,15 +137,13 @@ class XD:
 
     def fit(self, rows: Observations, run: Run) -> XDSolution:
         """Fit mixtures to rows; of a stream, whose sample these are, to all its rows."""
-        refuse_unseen(rows)
         if run.beyond is not None and self.batches is not None:
             raise ValueError(
                 "Expected method='anderson' with rows beyond memory; got "
                 f"{self.settings.method!r}. Leave it out."
             )
-        with clear_errors():
-            several = self.auto and (len(rows) > 1 or run.beyond is not None)
-            found = (self._climb if several else self._single)(rows, run)
+        several = self.auto and (len(rows) > 1 or run.beyond is not None)
+        found = (self._climb if several else self._single)(rows, run)
         self._check(found)
         return found
 

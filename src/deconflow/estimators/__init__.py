@@ -15,10 +15,8 @@ from deconflow.estimators.base import DensityEstimator
 from deconflow.estimators.bayesian import BayesianXDGMM
 from deconflow.estimators.deconvolver import Deconvolver, UntrustedFitWarning
 from deconflow.estimators.flow import FlowDeconvolver
-from deconflow.estimators.kde import DeconvolvingKDE
-from deconflow.estimators.log_spline import LogSplineDeconvolver
+from deconflow.estimators.grids import DeconvolvingKDE, LogSplineDeconvolver, WaveletDeconvolver
 from deconflow.estimators.testing import self_test
-from deconflow.estimators.wavelet import WaveletDeconvolver
 from deconflow.estimators.xd import XDGMM
 from deconflow.fits import (
     Band,

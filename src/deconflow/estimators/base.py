@@ -16,7 +16,6 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from deconflow import models
-from deconflow._limits import threads_at_most
 from deconflow._types import Array
 from deconflow.answers import Regression, Statistics, regression_of, statistics_of
 from deconflow.certificate import Certificate
@@ -27,7 +26,7 @@ from deconflow.evaluation import Estimate
 from deconflow.extras import need_plots
 from deconflow.fits import FittedDensity, Posterior
 from deconflow.frames import plain_table
-from deconflow.guests import as_guest
+from deconflow.guests import as_guest, computing
 from deconflow.models import Engine, Fit
 from deconflow.observations import Observations, rows_counted_from
 from deconflow.randomness import RandomState
@@ -107,7 +106,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         self._check_parameters()
         refuse_noise_as_y(w, y, noise)
         n_jobs = getattr(self, "n_jobs", None)
-        with as_guest(), threads_at_most(n_jobs), progress_of(getattr(self, "verbose", False)) as p:
+        with computing(n_jobs), progress_of(getattr(self, "verbose", False)) as p:
             run = Run(getattr(self, "random_state", 0), n_jobs, p)
             known = Known(**{each.name: getattr(self, each.name, None) for each in fields(Known)})
             if isinstance(w, RowStream):
@@ -135,7 +134,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         self.fit_, self.density_, self.known_ = fit, fit.density, fit.words()
         errors, parts = fit.found(ErrorsFound), fit.found(PartsFound)
         self.errors_ = None if errors is None else errors.errors
-        self.seen_share_ = models.seen_share(fit)
+        self.seen_share_ = fit.seen_share
         self.atom_weights_ = np.empty(0) if parts is None else parts.atom_weights
         self.background_share_ = 0.0 if parts is None else parts.background_share
         self.parameters_ = self.get_params()
@@ -393,7 +392,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         check_is_fitted(self)
         if w is None and (facts or noise is not None):
             raise ValueError(f"Expected w with {', '.join(facts) or 'noise'}; got none.")
-        with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
+        with computing(getattr(self, "n_jobs", None)):
             if w is None:
                 return statistics_of(self.density_, None, None)
             rows = observe(w, noise if has_noise(w, noise) else 0.0, **facts)
@@ -432,7 +431,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         rows = None if w is None else self._rows(w, noise, facts)
         if rows is not None:
             rows = models.refitted_rows(self.fit_, rows, "a regression with refits")
-        with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
+        with computing(getattr(self, "n_jobs", None)):
             return regression_of(self.fit_, target, on, rows, n_refits, random_state)
 
     def certify(
@@ -453,7 +452,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         """
         check_seed(random_state)
         rows = self._rows(w, noise, facts)
-        with as_guest(), threads_at_most(getattr(self, "n_jobs", None)):
+        with computing(getattr(self, "n_jobs", None)):
             return models.certificate(self.fit_, rows, random_state)
 
     def plot(

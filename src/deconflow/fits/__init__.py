@@ -11,7 +11,7 @@ from deconflow.fits.bands import (
     checked_points,
     quantiles_of,
 )
-from deconflow.fits.fitted import FittedDensity, clear_errors
+from deconflow.fits.fitted import FittedDensity
 from deconflow.fits.grid_fit import GridFit
 from deconflow.fits.mixture_fit import BlendFit, MixtureFit
 from deconflow.fits.network_units import log_volume, refuse_far, standardised
@@ -43,7 +43,6 @@ __all__ = [
     "Replicates",
     "WeightedFit",
     "checked_points",
-    "clear_errors",
     "column_numbers",
     "fine_grid",
     "folded",

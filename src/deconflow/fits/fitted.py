@@ -5,8 +5,7 @@ Exact answers are in :mod:`~deconflow.fits.mixture_fit`, answers by weighted dra
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, wraps
 from typing import Any
@@ -15,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from deconflow._limits import threads_at_most
 from deconflow._types import Array, IntArray
 from deconflow.checks import (
     as_floats,
@@ -34,7 +32,7 @@ from deconflow.fits.one_column import (
 )
 from deconflow.fits.posterior import Posterior, column_numbers
 from deconflow.frames import Units
-from deconflow.guests import as_guest
+from deconflow.guests import computing
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
@@ -50,7 +48,7 @@ QUESTIONS = (
 def _as_guest(question: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(question)
     def asked(self: "FittedDensity", *args: Any, **options: Any) -> Any:
-        with as_guest(), threads_at_most(self.threads), clear_errors():
+        with computing(self.threads):
             return question(self, *args, **options)
 
     return asked
@@ -292,18 +290,6 @@ def seen_through(data: Observations, given: IntArray, dim: int) -> Observations:
 def mixture_of_draws(drawn: Array) -> GaussianMixture:
     """Fit a few Gaussians to the finite of some draws."""
     return fit_exact(drawn[np.isfinite(drawn).all(1)], COMPONENTS, seed=0)
-
-
-@contextmanager
-def clear_errors() -> Iterator[None]:
-    """Say what a singular matrix means to a user."""
-    try:
-        yield
-    except np.linalg.LinAlgError as error:
-        raise ValueError(
-            "Expected rows whose values are not exact copies of each other; got exact rows that "
-            "measure the same combination twice. Drop a column, or give it noise."
-        ) from error
 
 
 def as_seed(random_state: RandomState) -> int:

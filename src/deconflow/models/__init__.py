@@ -14,7 +14,6 @@ from deconflow.models.questions import (
     ready,
     refitted_rows,
     refuse_changed,
-    seen_share,
     simulated_rows,
     stream_of_fit,
 )
@@ -39,7 +38,6 @@ __all__ = [
     "refuse_beyond_memory",
     "refuse_changed",
     "restored",
-    "seen_share",
     "simulated_rows",
     "stream_of_fit",
     "write_model",

@@ -1,7 +1,6 @@
 """The certificate of a fit: what the fit knows of itself, and what checks of it find."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -20,6 +19,7 @@ from deconflow.xd import row_weights
 #: Stage of the progress bar.
 CHECKING = "checking the fit"
 SCORED_ROWS, POSTERIOR_ROWS = 1000, 200
+OF_FITTED_ROWS = ("fitted", "fitted_error", "fitted_rows", "fitted_of")
 
 
 def certificate(fit: Fit, rows: Observations, random_state: RandomState) -> Certificate:
@@ -35,18 +35,24 @@ def certified(fit: Fit, rows: Observations, seed: int, own: Certificate | None) 
         complete = completed(fit.density, rows)
     density, checked = checkable(fit, complete)
     alone = fit.found(Folding) is None and fit.found(PartsFound) is None
-    errors = fit.found(ErrorsFound)
+    errors, samples = fit.found(ErrorsFound), None
+    if rows.noise.kept is not None and rows.projection is None and rows.given is None:
+        samples = _some(rows), fit.density.log_prob
     case = Case(
         checked, density.sample, fit.labels.measured(rows.dim), fit.working if alone else None,
         log_p=None if own is not None else lambda some: density.log_marginal(some).log_p,
         seed=seed,
         learned=None if errors is None else errors.errors.finding(),
-        samples=_posterior_samples(fit, rows),
+        samples=samples,
     )  # fmt: skip
-    found = _of_fitted_rows(fit, rows) if own is None else own
-    reduced = alone is False or fit.found(CurvesFound) is not None
-    if own is not None and reduced:
-        found = _of_rows_as_they_came(own, _of_fitted_rows(fit, rows))
+    found = own
+    if found is None:
+        found = _of_fitted_rows(fit, rows)
+    elif not alone or fit.found(CurvesFound) is not None:
+        # Scores of held-out rows are of rows that were changed: no other fit's compare with them.
+        seen = _of_fitted_rows(fit, rows)
+        figures = {name: getattr(seen, name) for name in OF_FITTED_ROWS}
+        found = replace(found, held_out=None, held_out_error=None, **figures)
     return replace(found, findings=find_doubts(case))
 
 
@@ -75,26 +81,8 @@ def checkable(fit: Fit, rows: Observations) -> tuple[FittedDensity, Observations
     return density, rows
 
 
-def _posterior_samples(fit: Fit, rows: Observations) -> Any:
-    """Return some rows that were made of posterior samples, and the density; None without any."""
-    if rows.noise.kept is None or rows.projection is not None or rows.given is not None:
-        return None
-    return _some(rows), fit.density.log_prob
-
-
 def _some(rows: Observations) -> Observations:
     return rows[np.random.default_rng(0).permutation(len(rows))[:SCORED_ROWS]]
-
-
-def _of_rows_as_they_came(own: Certificate, seen: Certificate) -> Certificate:
-    """Put ``log p(w)`` of the fitted rows in place of that of held-out rows.
-
-    The latter is that of rows changed by what is known of the true values, mirrored or in other
-    units, and cannot be compared with that of other fits.
-    """
-    names = ("fitted", "fitted_error", "fitted_rows", "fitted_of")
-    figures = {name: getattr(seen, name) for name in names}
-    return replace(own, held_out=None, held_out_error=None, **figures)
 
 
 def _of_fitted_rows(fit: Fit, rows: Observations) -> Certificate:
@@ -104,19 +92,15 @@ def _of_fitted_rows(fit: Fit, rows: Observations) -> Certificate:
     scores = estimate.log_p
     if len(some) < len(rows) and not estimate.error.any():
         scores = fit.density.log_marginal(rows).log_p
+    sizes = fit.density.posterior(some[:POSTERIOR_ROWS]).effective_sample_size
+    exact = np.isinf(sizes).all()
     return Certificate(
         fitted=float(scores.mean()),
         fitted_error=float(scores.std() / np.sqrt(len(scores))),
         fitted_rows=len(scores),
         fitted_of=len(rows),
         converged=getattr(fit.solution, "converged", None),
-        posterior_size=_posterior_size(fit, some[:POSTERIOR_ROWS]),
+        posterior_size=None
+        if exact
+        else (np.median(sizes).item(), np.mean(sizes < LOW_SIZE).item()),
     )
-
-
-def _posterior_size(fit: Fit, rows: Observations) -> tuple[float, float] | None:
-    """Median effective sample size of posteriors, and the share that is low; None if exact."""
-    sizes = fit.density.posterior(rows).effective_sample_size
-    if np.isinf(sizes).all():
-        return None
-    return float(np.median(sizes)), float(np.mean(sizes < LOW_SIZE))

@@ -20,6 +20,7 @@ from deconflow.reductions import (
     Learned,
     LearnErrors,
     PlainFit,
+    SelectionFound,
     Unseen,
     encoded,
     within,
@@ -118,6 +119,12 @@ class Fit:
         return None if found is None else found.covariates
 
     @property
+    def seen_share(self) -> float:
+        """The share of all rows, seen or not, that the selection lets through."""
+        found = self.found(SelectionFound)
+        return 1.0 if found is None else found.share
+
+    @property
     def working(self) -> GaussianMixture | None:
         """A single Gaussian mixture that fits the rows the engine saw, if there is one."""
         return getattr(self.solution, "working", None)
@@ -142,8 +149,7 @@ def restored(own: FittedDensity, learned: Sequence[Learned]) -> FittedDensity:
 
 def fit_rows(rows: Observations, engine: Engine, known: Known, run: Run) -> Fit:
     """Fit an engine to rows, with all that is known of them."""
-    if rows.noise.flags is not None:
-        _refuse_unmeasured(rows)
+    _refuse_unmeasured(rows)
     traits = rows.traits | known.traits | frozenset(["beyond memory"] if run.beyond else [])
     refuse(engine.name, engine.takes, traits)
     labels, names = replace(rows.labels, index=None, kind=object, header=None), rows.names
@@ -199,8 +205,16 @@ def _plain(engine: Engine, known: Known) -> PlainFit:
 
 
 def _refuse_unmeasured(data: Observations) -> None:
-    """Raise for a column of limits to one side only: no true value is too far beyond them."""
-    flags = np.asarray(data.noise.flags)
+    """Raise for a column that no row measures, or that has limits to one side only."""
+    seen = np.abs(np.asarray(data.projections())).sum((0, 1))
+    if (seen == 0).any():
+        raise ValueError(
+            "Expected every dimension to be measured in at least one row of w; "
+            f"got none for column {int(seen.argmin())}. Drop it."
+        )
+    if data.noise.flags is None:
+        return
+    flags = np.asarray(data.noise.flags)  # no true value is too far beyond limits to one side
     seen = np.ones(flags.shape, bool) if data.observed is None else np.asarray(data.observed)
     one_sided = [((flags == side) | ~seen).all(0) & seen.any(0) for side in (-1, 1)]
     position = first_bad(one_sided[0] | one_sided[1])

@@ -21,7 +21,7 @@ from deconflow.models.fit import Engine, Fit
 from deconflow.noise import LimitedNoise
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
-from deconflow.reductions import SelectionFound, completed_by, within
+from deconflow.reductions import completed_by, within
 from deconflow.streams import RowStream
 
 #: Draws of a model that say how far its true values reach.
@@ -110,14 +110,8 @@ def criterion(fit: Fit, rows: Observations, n_parameters: int, penalty: Any) -> 
         "limits", "selected", "errors to learn"}, fit.traits | fit.known.traits)  # fmt: skip
     weights = np.ones(len(rows)) if rows.weights is None else np.asarray(rows.weights)
     weights = weights * (np.count_nonzero(weights) / weights.sum())
-    log_p = fit.density.log_marginal(rows).log_p - np.log(seen_share(fit))
+    log_p = fit.density.log_marginal(rows).log_p - np.log(fit.seen_share)
     return float(n_parameters * penalty(weights.sum()) - 2 * weights @ log_p)
-
-
-def seen_share(fit: Fit) -> float:
-    """Return the share of all rows, seen or not, that the selection lets through."""
-    found = fit.found(SelectionFound)
-    return 1.0 if found is None else found.share
 
 
 def with_unseen(fit: Fit, rows: Observations, random_state: RandomState) -> Observations:

@@ -1,15 +1,19 @@
-"""The one door: arrays, frames and tables become Observations; and the refusal of combinations."""
+"""The one door for rows, the refusal of combinations, and the settings of a run."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
 
+from deconflow import ranks
 from deconflow._types import AnyArray
 from deconflow.checks import warn_caller
-from deconflow.core.run import Run
 from deconflow.frames import parted, plain_tables, refuse_other_rows
 from deconflow.guests import as_guest
 from deconflow.measuring import Selection, as_rule
@@ -20,8 +24,78 @@ from deconflow.observations import (
     check_rows_and_columns,
     check_weights,
 )
-from deconflow.streams import RowStream
+from deconflow.progress import SILENT, Progress
+from deconflow.randomness import RandomState
+from deconflow.streams import Overview, RowStream
 from deconflow.truth import NOISE, columns_by_name, given_parts
+
+_SHOWN: ContextVar[Progress | None] = ContextVar("progress", default=None)
+
+
+@contextmanager
+def shown_by(progress: Progress) -> Iterator[None]:
+    """Let fits inside the block count their steps with ``progress``."""
+    token = _SHOWN.set(progress)
+    try:
+        yield
+    finally:
+        _SHOWN.reset(token)
+
+
+@contextmanager
+def progress_of(verbose: bool) -> Iterator[Progress]:
+    """Give the progress of a fit: the one that is shown already, or a new one if ``verbose``."""
+    shown = _SHOWN.get()
+    if shown is not None or not (verbose and ranks.is_first()):
+        yield shown or SILENT
+        return
+    with Progress() as progress:
+        yield progress
+
+
+@dataclass
+class Run:
+    """Settings of one fit that are no part of the model.
+
+    Attributes
+    ----------
+    random_state
+        Seed or generator of the estimator.
+    n_jobs
+        Its number of threads, None or -1 for one per processor.
+    progress
+        Counts steps.
+    beyond : tuple of RowStream and Overview, or None
+        Rows beyond memory, of which the rows that are fitted are a sample.
+    """
+
+    random_state: RandomState = 0
+    n_jobs: int | None = None
+    progress: Progress = SILENT
+    beyond: tuple[RowStream, Overview] | None = None
+
+    @property
+    def threads(self) -> int | None:
+        """Number of threads; None for one per processor."""
+        return self.n_jobs if self.n_jobs is not None and self.n_jobs > 0 else None
+
+    def generator(self) -> np.random.RandomState:
+        """Return the estimator's own random numbers."""
+        return check_random_state(self.random_state)
+
+    def rng(self) -> np.random.RandomState:
+        """Return random numbers for what is done before a fit."""
+        return np.random.RandomState(self.generator().randint(2**30))
+
+    @cached_property
+    def reducing(self) -> np.random.RandomState:
+        """Random numbers that the reductions of true values share."""
+        return self.rng()
+
+    def stream_seed(self) -> int:
+        """Return a seed for a sample that is the same on all processes."""
+        return ranks.from_first(int(self.rng().randint(2**30)))
+
 
 #: For each trait of rows and of true values its noun, and what to do where it is not taken.
 WORDS: dict[str, tuple[str, str]] = {
