@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 LOWEST_EFFICIENCY, LOW_EFFICIENCY = 0.02, 0.1
 LARGEST_K, MOST_ABOVE = 0.7, 0.1
-LARGEST_GAP = 0.1
-LOWEST_REFRESH = 0.05
+LARGEST_GAP, LOWEST_REFRESH = 0.1, 0.05
 #: The share of right fits that may get a caution, over all checks that have a p-value. It is small
 #: because far out, where verdicts are made, p-values are rougher than they are near one half.
 FALSE_ALARMS = 0.01
@@ -220,14 +219,18 @@ class Certificate:
         elif not found and (self.held_out is not None or self.findings):
             found.append("No reason for doubt was found.")
         if self.fitted is not None:
-            found.append(self._about_fitted())
+            all_rows = self.fitted_of in (None, self.fitted_rows)
+            which = "" if all_rows else f" of the {self.fitted_of}, taken at random"
+            found.append(
+                f"Mean log p(w) of {self.fitted_rows} fitted rows{which}: {self.fitted:.4f} +- "
+                f"{self.fitted_error:.4f} (that of rows not fitted is lower)."
+            )
         if self.converged is False:
             found.append("The fit did not converge: raise max_iter.")
         if self.posterior_size is not None:
             median, rough = self.posterior_size
-            usable = "can be used"
-            if rough >= MOST_ROUGH:
-                usable = "are rough in many rows: try another method"
+            many = rough >= MOST_ROUGH
+            usable = "are rough in many rows: try another method" if many else "can be used"
             found.append(
                 f"Effective sample size of posteriors: median {median:.0f}, below {LOW_SIZE} in "
                 f"{rough:.0%} of rows; they {usable}."
@@ -238,11 +241,3 @@ class Certificate:
         """Say it in a few lines: figures, then sentences."""
         lines = [f"{name:<24}{value}" for name, value in self.figures().items()]
         return "\n".join(lines + self.sentences())
-
-    def _about_fitted(self) -> str:
-        some = self.fitted_of is not None and self.fitted_of != self.fitted_rows
-        which = f" of the {self.fitted_of}, taken at random" if some else ""
-        return (
-            f"Mean log p(w) of {self.fitted_rows} fitted rows{which}: {self.fitted:.4f} +- "
-            f"{self.fitted_error:.4f} (that of rows not fitted is lower)."
-        )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from deconflow.trust.comparison import Comparison
+from deconflow.trust.table import Comparison
 
 ROWS, DRAWS, TABLES = 400, 10, 300
 

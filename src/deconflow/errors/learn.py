@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array, BoolArray, IntArray
-from deconflow.errors.learned import LearnedErrors, refuse_other_laws
+from deconflow.errors.learned import LearnedErrors, refuse_if, refuse_other_laws
 from deconflow.errors.likelihood import ErrorRows, Layout, Values, View, combined, look
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import FreeErrors, gaussian
@@ -23,12 +23,11 @@ from deconflow.xd import (
 
 #: Rows that errors are learned from.
 MOST_ROWS = 20_000
-FEWEST_OBJECTS = 10
+FEWEST_OBJECTS, FEWEST_REPEATS = 10, 2
 #: Errors are alike where the largest are less than so many times the smallest, 5 % of either kind
 #: left out. How the scatter changes with them says nothing then that a truth of a slightly other
 #: shape would not say, too.
 ALIKE = 1.2
-FEWEST_REPEATS = 2
 SMALLEST_EIGENVALUE = 1e-9
 #: Most steps, and the gains in log-likelihood that are not worth another: while the number of
 #: components is sought, and then.
@@ -70,11 +69,11 @@ def learn_errors(
     threads
         How many to use at most.
     """
-    if data.projection is not None:
-        raise ValueError(
-            f"Expected no projection with {free.as_said()}; got one. Learn the errors from rows "
-            "that measure the truth itself."
-        )
+    refuse_if(
+        data.projection is not None,
+        f"Expected no projection with {free.as_said()}; got one. Learn the errors from rows "
+        "that measure the truth itself.",
+    )
     refuse_other_laws(free, data)
     labels, groups = _codes(free.groups, data, "groups")
     truths = _codes(free.replicates, data, "replicates")[1]
@@ -126,13 +125,11 @@ def _rows(
     seen = ~np.isnan(w)
     location, scale = np.nanmean(w, axis=0), np.nanstd(w, axis=0)
     scale = np.where(scale > 0, scale, 1.0)
-    covariance = np.asarray(free.said.covariance())
-    said = covariance[np.zeros(len(chosen), int) if free.said.shared else chosen]
+    every = np.broadcast_to(free.said.covariance(), (len(data), data.dim, data.dim))
     both = seen[:, :, None] & seen[:, None, :]
-    said = np.where(both, said / np.outer(scale, scale), 0.0)
+    said = np.where(both, every[chosen] / np.outer(scale, scale), 0.0)
     first = np.flatnonzero(np.diff(truths[chosen], prepend=-1))
-    counts = np.diff(np.r_[first, len(chosen)])
-    mean_weights = np.add.reduceat(weights, first) / counts
+    mean_weights = np.add.reduceat(weights, first) / np.diff(np.r_[first, len(chosen)])
     own = data.group_codes()
     cluster = np.arange(len(first)) if own is None else own[chosen][first]
     rows = ErrorRows(
@@ -166,20 +163,15 @@ def _chosen(truths: IntArray, weights: Array, rng: np.random.RandomState) -> Int
     return used[np.argsort(codes, kind="stable")]
 
 
-def _refuse(wrong: object, words: str) -> None:
-    if wrong:
-        raise ValueError(words)
-
-
 def _refuse_untold(
     free: FreeErrors, rows: ErrorRows, names: list[str], labels: tuple[object, ...]
 ) -> None:
     """Raise for what rows cannot tell, with the reason."""
-    _refuse(
+    refuse_if(
         len(rows.first) < FEWEST_OBJECTS,
         f"Expected at least {FEWEST_OBJECTS} truths to learn errors from; got {len(rows.first)}.",
     )
-    _refuse(
+    refuse_if(
         free.replicates is not None and (rows.counts == 1).all(),
         "Expected some label of replicates in several rows, which measure the same truth; got "
         "a different one in every row.",
@@ -191,24 +183,24 @@ def _refuse_untold(
         told = _repeats(rows, rows.seen[:, d]) >= FEWEST_REPEATS
         if free.replicates is not None:
             few = f"Measure more truths several times in {name}"
-        _refuse(
+        refuse_if(
             free.scale and not sd[:, d].any(),
             f"Expected errors above zero in {name} to learn their scale; got zeros only, which "
             'no factor changes. Use jitter="fit".',
         )
-        _refuse(
+        refuse_if(
             free.scale and alike and not told,
             f"Expected errors of {name} that differ by row, to learn their scale; got about the "
             "same in all rows: errors that are the same in all rows cannot be told from the width "
             f"of the truth. {few}.",
         )
-        _refuse(
+        refuse_if(
             free.jitter and not told,
             f"Expected replicates that measure {name}, to learn its jitter; got "
             f"{'none' if free.replicates is None else 'too few'}: extra scatter common to all rows "
             f"cannot be told from a broader distribution. {few}.",
         )
-        _refuse(
+        refuse_if(
             free.jitter and free.scale and alike,
             f"Expected errors of {name} that differ by row, to tell their scale from a jitter; got "
             "about the same in all rows. Learn one of the two.",
@@ -223,12 +215,12 @@ def _refuse_pairs(rows: ErrorRows, sd: Array, names: list[str]) -> None:
     """Raise where the correlation of two columns cannot be told."""
     for a, b in combinations(range(len(names)), 2):
         both, pair = rows.seen[:, a] & rows.seen[:, b], f"{names[a]} and {names[b]}"
-        _refuse(
+        refuse_if(
             not both.any(),
             f"Expected rows that measure both {pair}, to learn the correlation of their "
             "errors; got none.",
         )
-        _refuse(
+        refuse_if(
             _alike((sd[:, a] * sd[:, b])[both]) and _repeats(rows, both) < FEWEST_REPEATS,
             f"Expected errors of {pair} that differ by row, to learn their correlation; "
             "got about the same in all rows, which cannot be told from a correlation of "
@@ -239,13 +231,13 @@ def _refuse_pairs(rows: ErrorRows, sd: Array, names: list[str]) -> None:
 def _refuse_groups(rows: ErrorRows, names: list[str], labels: tuple[object, ...]) -> None:
     """Raise where a group has no zero point to learn."""
     assert rows.group is not None
-    _refuse(
+    refuse_if(
         len(labels) < 2,
         f"Expected at least 2 groups of the noise, to learn zero points; got {len(labels)}.",
     )
     for d, name in enumerate(names):
         counts = np.bincount(rows.group[rows.seen[:, d]], minlength=len(labels))
-        _refuse(
+        refuse_if(
             not counts.all(),
             f"Expected values of {name} in every group of the noise; got none in "
             f"{labels[int(counts.argmin())]!r}. Leave that group out.",

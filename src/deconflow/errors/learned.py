@@ -74,11 +74,11 @@ class LearnedErrors:
 
     def validate(self) -> None:
         """Raise unless these can be learned: of what a file says, or what it is to hold."""
-        odd = [label for label in self.groups if not isinstance(label, str | int | float)]
-        if odd:
-            raise ValueError(
+        for label in self.groups:
+            refuse_if(
+                not isinstance(label, str | int | float),
                 "Expected numbers or text as groups of the noise in a model that is saved; got "
-                f"{odd[0]!r}, which JSON cannot hold."
+                f"{label!r}, which JSON cannot hold.",
             )
         dim, groups = len(self.names), len(self.groups)
         shapes = {"correlation": (dim, dim), "correlation_error": (dim, dim)}
@@ -97,11 +97,11 @@ class LearnedErrors:
 
         ``data`` are the rows with the errors as they were said, in the order of ``free``.
         """
-        if free.kinds != self.kinds:
-            raise ValueError(
-                f"Expected noise of the same form as in fit, {in_call(self.kinds)}; "
-                f"got {free.as_said()}."
-            )
+        refuse_if(
+            free.kinds != self.kinds,
+            f"Expected noise of the same form as in fit, {in_call(self.kinds)}; "
+            f"got {free.as_said()}.",
+        )
         refuse_other_laws(free, data)
         noise = self.law(free.said).bind(len(data))
         law = noise if data.observed is None else noise.restrict(data.observed)
@@ -177,8 +177,8 @@ class LearnedErrors:
             numbers["largest zero point"] = float(np.abs(self.shifts / self.spread).max())
         if {"scale", "jitter"} <= {*self.kinds}:
             numbers["tied"] = float(self.tied[np.abs(self.tied).argmax()])
-        doubtful = self.doubtful()
-        return Finding(p=float(not doubtful), columns=tuple(doubtful), numbers=numbers)
+        doubtful = tuple(self.doubtful())
+        return Finding(p=float(not doubtful), columns=doubtful, numbers=numbers)
 
     def doubtful(self) -> list[str]:
         """Name what can hardly be told from the rows, one thing for each column or pair."""
@@ -188,24 +188,31 @@ class LearnedErrors:
             "jitter": UNKNOWN["jitter"] * usual,
             "correlation": UNKNOWN["correlation"],
         }
-        of_name: dict[str, str] = {}
-        for name, tied in zip(self.names, self.tied, strict=True):
-            of_name[name] = f"scale and jitter of {name} apart" if abs(tied) > TIED else ""
+        of_name = {
+            name: f"scale and jitter of {name} apart" if abs(tied) > TIED else ""
+            for name, tied in zip(self.names, self.tied, strict=True)
+        }
         for kind, (names, _, errors) in self._told():
             for name, wide in zip(names, errors > bars[kind], strict=True):
                 of_name[name] = of_name.get(name) or (f"{kind} of {name}" if wide else "")
-        places = np.argwhere(self.shifts_error > UNKNOWN["shifts"] * self.spread)
-        points = [f"zero point of {self.groups[g]} in {self.names[d]}" for g, d in places]
+        open_shifts = np.argwhere(self.shifts_error > UNKNOWN["shifts"] * self.spread)
+        points = [f"zero point of {self.groups[g]} in {self.names[d]}" for g, d in open_shifts]
         return [*filter(None, of_name.values()), *points]
+
+
+def refuse_if(wrong: object, words: str) -> None:
+    """Raise an error with these words."""
+    if wrong:
+        raise ValueError(words)
 
 
 def refuse_other_laws(free: FreeErrors, data: Observations) -> None:
     """Raise where rows have no Gaussian noise any more, as those with limits: it would be lost."""
-    if not isinstance(data.noise, GaussianNoise):
-        raise ValueError(
-            f"Expected rows that are values with Gaussian errors for {free.as_said()}; got "
-            f"{data.noise!r}. Leave out limits."
-        )
+    refuse_if(
+        not isinstance(data.noise, GaussianNoise),
+        f"Expected rows that are values with Gaussian errors for {free.as_said()}; got "
+        f"{data.noise!r}. Leave out limits.",
+    )
 
 
 def _listed(names: Sequence[str], values: Array, errors: Array) -> str:

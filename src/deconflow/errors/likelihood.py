@@ -30,8 +30,7 @@ from deconflow._types import Array, BoolArray, IntArray
 from deconflow.mixtures import LOG_2PI, GaussianMixture
 
 #: Factors on the errors stay within a thousand, and a thousandth.
-LARGEST_LOG = 7.0
-LARGEST_CORRELATION = 0.999
+LARGEST_LOG, LARGEST_CORRELATION = 7.0, 0.999
 #: Variance of a missing value, in units of the data's: so large that it says nothing.
 IDLE = 1e12
 #: Variance that is added to every error, in the same units: exact values have a density so.
@@ -114,7 +113,7 @@ class Layout:
         rho = np.clip(theta[places["correlation"]], -LARGEST_CORRELATION, LARGEST_CORRELATION)
         if len(rho) > 1:  # shrink correlations until they are those of some law
             lowest = np.linalg.eigvalsh(self._matrix(rho))[0]
-            rho *= min(1.0, LARGEST_CORRELATION / (1 - lowest))
+            rho *= LARGEST_CORRELATION / max(1 - lowest, LARGEST_CORRELATION)
         theta[places["correlation"]] = rho
         return theta
 
@@ -214,13 +213,11 @@ def combined(rows: ErrorRows, values: Values) -> Objects:
     if several.any():
         mine, first = _rows_of(rows, several)
         precision, log_det = inverse(law[mine])
-        total = np.add.reduceat(precision, first, axis=0)
-        joint, log_total = inverse(total)
+        joint, log_total = inverse(np.add.reduceat(precision, first, axis=0))
         pull = np.add.reduceat(np.einsum("nab,nb->na", precision, y[mine]), first, axis=0)
         mean[several] = np.einsum("oab,ob->oa", joint, pull)
         covariance[several] = joint
-        own = np.repeat(mean[several], rows.counts[several], axis=0)
-        offset[mine] = y[mine] - own
+        offset[mine] = y[mine] - np.repeat(mean[several], rows.counts[several], axis=0)
         squares = np.einsum("na,nab,nb->n", offset[mine], precision, offset[mine])
         each = -0.5 * (squares + log_det + len(columns) * LOG_2PI)
         within[several] = np.add.reduceat(each, first) - 0.5 * (log_total - len(columns) * LOG_2PI)
@@ -279,8 +276,7 @@ class View:
             by_covariance += g
         each = self._by_errors(*_by_rows(self.rows, self.objects, by_mean, by_covariance))
         by_errors = np.add.reduceat(each, self.rows.first, axis=0)
-        by_logits = self.q.T - self.mixture.weights
-        return np.hstack([by_errors, by_logits, *by_means, *by_roots])
+        return np.hstack([by_errors, self.q.T - self.mixture.weights, *by_means, *by_roots])
 
     def _by_errors(self, by_law: Array, by_shift: Array) -> Array:
         r"""Derivatives ``(N, P)`` of each row's log-likelihood by the parameters of the errors.
@@ -326,8 +322,8 @@ def look(rows: ErrorRows, layout: Layout, theta: Array, mixture: GaussianMixture
         precision[k], log_det = inverse(objects.covariance + mixture.covariances[k])
         residual = objects.mean - mixture.means[k]
         t[k] = (precision[k] @ residual[:, :, None])[:, :, 0]
-        squares = (residual * t[k]).sum(1)
-        logs[k] = np.log(mixture.weights[k]) - 0.5 * (squares + log_det + dim * LOG_2PI)
+        distance = (residual * t[k]).sum(1) + log_det + dim * LOG_2PI
+        logs[k] = np.log(mixture.weights[k]) - 0.5 * distance
     between = np.logaddexp.reduce(logs, axis=0)
     log_p, q = between + objects.within, np.exp(logs - between)
     total = float(rows.weights @ log_p)

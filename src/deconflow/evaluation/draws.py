@@ -32,8 +32,8 @@ def estimate_log_likelihood(density: Density, rows: RowsWithProposals, draws: in
     """Estimate ``log p(w)`` of each row from about ``draws`` points each."""
     points = max(FEWEST_POINTS, draws) // REPEATS
     size = max(1, POINTS_AT_ONCE // (points * REPEATS))
-    starts = range(0, len(rows), size)
-    return Estimate.joined([_estimate(density, rows[lo : lo + size], points) for lo in starts])
+    pieces = [rows[lo : lo + size] for lo in range(0, len(rows), size)]
+    return Estimate.joined([_estimate(density, piece, points) for piece in pieces])
 
 
 def _estimate(density: Density, rows: RowsWithProposals, points: int) -> Estimate:
@@ -63,16 +63,14 @@ def _controlled(weights: Tensor, control: Tensor) -> Tensor:
     centred = weights.flatten(0, 1) - weights.mean((0, 1))
     slope = (both * centred).mean(0) / both.var(0, unbiased=False).clamp_min(1e-300)
     better = weights - slope * (control - 1)
-    positive = (better.mean(1) > 0).all(0)
-    return torch.where(positive, better, weights)
+    return torch.where((better.mean(1) > 0).all(0), better, weights)
 
 
 def _quasi_random_draws(mixtures: RowMixtures, points: int) -> Tensor:
     """Draw ``(R P, n, D)``: one scrambled Sobol set, shifted anew for each row and repeat."""
     n, count, dim = mixtures.means.shape
     seed = int(torch.randint(2**31 - 1, (), generator=own_generator()))
-    engine = SobolEngine(dim + 1, scramble=True, seed=seed)
-    sobol = engine.draw(points, dtype=torch.float32)  # (P, D + 1)
+    sobol = SobolEngine(dim + 1, scramble=True, seed=seed).draw(points, dtype=torch.float32)
     shifts = torch.rand(REPEATS, 1, n, dim + 1, generator=own_generator())
     u = ((sobol[:, None] + shifts) % 1).flatten(0, 1).to(mixtures.means.dtype)  # (R P, n, D + 1)
     shares = torch.tensor([NARROW, 1 - NARROW], dtype=u.dtype)

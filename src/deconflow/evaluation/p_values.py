@@ -107,9 +107,9 @@ class _Judge:
         if len(w) > 1:
             rows = rows[np.tile(np.arange(len(data)), len(w))]
         rows = replace(rows, w=(w - mean).reshape(-1, data.dim))
-        units = Standardiser.of_mixture(self.mixture, rows)
-        standard = units.mixture_to_standard(self.mixture)
-        passed = expectation(standard, lay_out(rows, units), moments=False, threads=self.threads)
+        ready = lay_out(rows, Standardiser.of_mixture(self.mixture, rows))
+        standard = ready.units.mixture_to_standard(self.mixture)
+        passed = expectation(standard, ready, moments=False, threads=self.threads)
         return passed.log_p.reshape(w.shape[:2])
 
     def of_rows(self, data: Observations) -> Array:
@@ -128,23 +128,20 @@ class _Pool:
         uniform = np.random.default_rng(seeds[1]).uniform(size=(len(self.truths), dim))
         self.uniform = uniform.clip(np.finfo(float).tiny, 1 - np.finfo(float).eps)
 
-    def __len__(self) -> int:
-        return len(self.truths)
-
     def starts(self, w: Array) -> tuple[IntArray, IntArray]:
         """Where each row ``(N, M)`` begins among truths and uniform numbers: its values say it."""
         mixed = np.full(len(w), self.seed, np.uint64)
         for column in np.ascontiguousarray(w.T + 0.0).view(np.uint64):  # no zero is negative
             mixed = _scrambled(mixed ^ column)
-        size = np.uint64(len(self))
+        size = np.uint64(len(self.truths))
         return (mixed % size).astype(np.int64), (_scrambled(mixed) % size).astype(np.int64)
 
     def measurements(self, data: Observations, truths: IntArray, uniform: IntArray) -> Array:
         """Measure the truths of these numbers ``(K, N)`` as the rows were, ``(K, N, M)``."""
-        v = self.truths[truths % len(self)]
+        v = self.truths[truths % len(self.truths)]
         if data.projection is not None:
             v = np.einsum("nmd,knd->knm", data.projection, v)
-        blur = data.noise.from_uniform(self.uniform[uniform % len(self)])
+        blur = data.noise.from_uniform(self.uniform[uniform % len(self.truths)])
         if blur is None:
             with isolated_rng(self.seed ^ int(uniform[0, 0])):
                 blur = data.noise.sample(len(truths))
@@ -153,11 +150,11 @@ class _Pool:
 
 def _against_one_pool(judge: _Judge, pool: _Pool, data: Observations) -> Array:
     """Hold all rows against the same draws."""
-    every = np.arange(len(pool))[None]
-    alike = Observations(np.zeros((len(pool), data.dim)), data.noise[np.zeros_like(every[0])])
-    simulated = judge(alike, pool.measurements(alike, every, every))[0]
-    as_unusual = np.sort(simulated).searchsorted(judge.of_rows(data), side="right")
-    return (1 + as_unusual) / (1 + len(pool))
+    size = len(pool.truths)
+    every = np.arange(size)[None]
+    alike = Observations(np.zeros((size, data.dim)), data.noise[np.zeros_like(every[0])])
+    simulated = np.sort(judge(alike, pool.measurements(alike, every, every))[0])
+    return (1 + simulated.searchsorted(judge.of_rows(data), side="right")) / (1 + size)
 
 
 def _measured_anew(judge: _Judge, pool: _Pool, data: Observations, n_draws: int) -> Array:
@@ -169,8 +166,8 @@ def _measured_anew(judge: _Judge, pool: _Pool, data: Observations, n_draws: int)
     starts = pool.starts(data.w)[0]
     for lo in range(0, len(data), size):
         rows = data[lo : lo + size]
-        number = (starts[lo : lo + size] + np.arange(n_draws)[:, None]).reshape(-1)
-        truth = pool.truths[number % len(pool)]
+        numbers = starts[lo : lo + size] + np.arange(n_draws)[:, None]
+        truth = pool.truths[numbers.reshape(-1) % len(pool.truths)]
         with isolated_rng(pool.seed + lo):
             drawn = rows[np.tile(np.arange(len(rows)), n_draws)].remeasure(truth)
         as_unusual = judge.of_rows(drawn).reshape(n_draws, -1) <= judge.of_rows(rows)
@@ -326,14 +323,11 @@ class PValueCounts:
     def add(self, p: Array) -> None:
         """Count the p-values ``(N,)`` of the next rows."""
         used = ~np.isnan(p)
-        if used.any():
-            smallest = float(p[used].min())
-            rows = np.flatnonzero(p == smallest)
-            if smallest < self.smallest:
-                self.smallest, self.n_smallest = smallest, 0
-                self.first = self.n_rows + int(rows[0])
-            if smallest == self.smallest:
-                self.n_smallest += len(rows)
+        smallest = float(np.min(p, where=used, initial=2.0))
+        if smallest < self.smallest:
+            self.smallest, self.n_smallest = smallest, 0
+            self.first = self.n_rows + int(np.argmax(p == smallest))
+        self.n_smallest += int((p == self.smallest).sum())
         self.n_rows += len(p)
         self.n_used += int(used.sum())
         more = zip(THRESHOLDS, self.counts, strict=True)

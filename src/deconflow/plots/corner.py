@@ -40,6 +40,7 @@ MOST_COLUMNS = 12
 SHOWN, SHOWN_DRAWS = 20_000, 300
 #: Inches.
 PANEL, ONLY_PANEL = (2.4, 2.3), (6.0, 3.6)
+LIMITS = {-1: "an upper limit", 1: "a lower limit"}
 #: Errors around a measurement that its axis shows.
 BARS = 2.5
 
@@ -100,16 +101,17 @@ def corner(
             f"Expected at most {MOST_COLUMNS} columns for a corner; got {dim}. Choose some by "
             "columns=."
         )
-    each = PANEL if dim > 1 else ONLY_PANEL
-    grid = panels(ax, dim, dim, each, figure, sharex="col")
+    grid = panels(ax, dim, dim, PANEL if dim > 1 else ONLY_PANEL, figure, sharex="col")
     for i, axis in enumerate(shown):
         draw_density(grid[i, i], model.density_, axis)
         draw_measured(grid[i, i], values[:, axis.number], axis)
         axis.along_x(grid[i, i])
         for j, other in enumerate(shown[:i]):
             _draw_pair(grid[i, j], other, axis, values[some_of(len(values), SHOWN)], draws)
-            for row in marked:
-                _draw_row(grid[i, j], other, axis, row)
+            for each in marked:
+                drawn = each.posterior.samples[0, :SHOWN_DRAWS, [other.number, axis.number]]
+                grid[i, j].plot(*drawn, ".", color=each.colour, ms=3.2, alpha=0.45, zorder=3, mew=0)
+                each.draw_value(grid[i, j], other.number, axis.number)
         for idle in grid[i, i + 1 :]:
             idle.set_axis_off()
     if dim == 1:
@@ -133,12 +135,6 @@ def _draw_pair(ax: Any, x: Axis, y: Axis, w: Array, draws: Array) -> None:
         color=DATA, ms=3.5, alpha=0.5, zorder=0.5, mew=0,
     )  # fmt: skip
     ax.set(xlabel=x.label, ylabel=y.label, xlim=(x.low, x.high), ylim=(y.low, y.high))
-
-
-def _draw_row(ax: Any, x: Axis, y: Axis, row: MarkedRow) -> None:
-    drawn = row.posterior.samples[0, :SHOWN_DRAWS, [x.number, y.number]]
-    ax.plot(*drawn, ".", color=row.colour, ms=3.2, alpha=0.45, zorder=3, mew=0)
-    row.draw_value(ax, x.number, y.number)
 
 
 def _draw_only_column(ax: Any, axis: Axis, marked: Sequence[MarkedRow]) -> None:
@@ -250,7 +246,5 @@ def _draw_panel(ax: Any, model: Any, row: MarkedRow, axis: Axis) -> None:
     draw_density(ax, model.density_, axis, "prior", ls=AGAIN, lw=1.5)
     draw_posterior(ax, row.posterior, axis, row.colour, "posterior")
     if np.isfinite(value):
-        words = {-1: "an upper limit", 1: "a lower limit"}
-        label = words.get(int(row.limits[axis.number]), "measured")
-        row.draw_value(ax, axis.number, label=label)
+        row.draw_value(ax, axis.number, label=LIMITS.get(int(row.limits[axis.number]), "measured"))
     axis.along_x(ax)

@@ -35,8 +35,10 @@ def draw_measured(ax: Any, values: Array, axis: Axis) -> None:
     seen = values[np.isfinite(values)]
     if len(seen) < FEW:
         low = np.full(len(seen), 0.03)  # in shares of the panel
-        height = ax.get_xaxis_transform()
-        ax.plot(seen, low, "|", label="measured", color=DATA, ms=9, mew=1.4, transform=height)
+        ax.plot(
+            seen, low, "|", label="measured", color=DATA, ms=9, mew=1.4,
+            transform=ax.get_xaxis_transform(),
+        )  # fmt: skip
         return
     ax.stairs(
         *axis.histogram(seen), fill=True, label="measured", color=DATA, alpha=OF_BARS, lw=0,
@@ -156,10 +158,8 @@ def panels(
 def wrapped(ax: Any, count: int, figure: dict[str, Any]) -> AnyArray:
     """Return ``(count,)`` axes: those given, or those of a new figure, a few in a row."""
     each = (4.8, 3.4) if count == 1 else (3.6, 2.9)
-    if ax is not None:
-        return panels(ax, 1, count, each, figure)[0]
-    n_columns = min(count, MOST_IN_A_ROW)
-    grid = panels(None, -(-count // n_columns), n_columns, each, figure).ravel()
+    n_columns = min(count, MOST_IN_A_ROW) if ax is None else count
+    grid = panels(ax, -(-count // n_columns), n_columns, each, figure).ravel()
     for idle in grid[count:]:
         idle.set_axis_off()
     return grid[:count]

@@ -28,9 +28,9 @@ LARGEST = 1e100
 #: An axis leaves out the first share of the values at each end; of a tail that is longer than this
 #: many widths of its half, more, but no more than the last share.
 OUTERMOST, LONGEST_TAIL, MOST_OF_A_TAIL = 0.002, 6.0, 0.025
-#: An axis reaches at most this many widths of the truth beyond it, to show measurements.
-BEYOND = 1.5
-PAD = 0.04
+#: An axis reaches at most this many widths of the truth beyond it, to show measurements; and some
+#: padding.
+BEYOND, PAD = 1.5, 0.04
 FEWEST_BINS, MOST_BINS = 8, 200
 
 

@@ -155,8 +155,10 @@ def _draw_plane(
     alpha = float(np.clip(25 / np.sqrt(len(clouds[0])), 0.15, 0.8))  # crowds of weak points show
     looks = {"measured": DATA, "deconvolved": DENSITY, AGAIN_WORDS: SECOND}
     for panel, points, (word, colour) in zip(grid, pairs, looks.items(), strict=True):
-        many = len(points) > MOST_AS_VECTORS
-        panel.plot(*points.T, ".", color=colour, ms=3.6, mew=0, alpha=alpha, rasterized=many)
+        panel.plot(
+            *points.T, ".", color=colour, ms=3.6, mew=0, alpha=alpha,
+            rasterized=len(points) > MOST_AS_VECTORS,
+        )  # fmt: skip
         panel.set_title(word, fontsize="medium")
         panel.set(xlabel=x.label, xlim=(x.low, x.high), ylim=(y.low, y.high))
     grid[0].set_ylabel(y.label)

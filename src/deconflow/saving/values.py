@@ -124,8 +124,6 @@ def _validate(value: Any) -> None:
 
 def _one_of(value: Any, kinds: tuple[Any, ...], arrays: Arrays, place: str) -> Any:
     """Return a value of the first of several types that will do."""
-    if value is None and type(None) in kinds:
-        return None
     errors = []
     for kind in kinds:
         try:

@@ -16,17 +16,22 @@ from deconflow.copies import Copies, find_copies
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import Noise
 from deconflow.observations import Observations, check_groups
-from deconflow.trust.comparison import DEGREES, of_smallest, one_sided, ratio, shape, two_sided
 from deconflow.trust.lens import Rows, below, log_p
 from deconflow.trust.table import (
+    DEGREES,
     FLOOR,
     LogLikelihood,
     Sampler,
     Table,
     chosen_rows,
     make_table,
+    of_smallest,
+    one_sided,
     predictive_ranks,
+    ratio,
     restricted,
+    shape,
+    two_sided,
     weight_inflation,
     with_covariance,
 )

@@ -7,7 +7,7 @@ import numpy as np
 
 from deconflow.certificate import Certificate, Finding
 from deconflow.noise import Noise
-from deconflow.trust.check import UNFIT, Case, Check
+from deconflow.trust.check import FLOOR, UNFIT, Case, Check, Table
 from deconflow.trust.checks import (
     columns,
     copies,
@@ -26,7 +26,6 @@ from deconflow.trust.checks import (
     swapped,
     tails,
 )
-from deconflow.trust.table import FLOOR, Table
 from deconflow.xd import FitSettings, PreparedData, Stopping
 
 CHECKS: dict[str, Check] = {
@@ -55,11 +54,12 @@ STEPS, STEPS_OF_MANY = 200, 60
 
 def find_doubts(case: Case) -> tuple[Finding, ...]:
     """Check a fit and the rows that it was made of."""
-    findings = {}
-    for key, check in CHECKS.items():
-        finding = check.made(case)
-        if finding is not None:
-            findings[key] = replace(finding, check=key, kind=check.kind)
+    made = {key: check.made(case) for key, check in CHECKS.items()}
+    findings = {
+        key: replace(each, check=key, kind=CHECKS[key].kind)
+        for key, each in made.items()
+        if each is not None
+    }
     with suppress(*UNFIT):
         findings |= _with_causes(case, findings)
     return tuple(worded(each) for each in findings.values())

@@ -177,9 +177,8 @@ def _parts(mixture: GaussianMixture, rows: Rows) -> Iterator[tuple[int, int, Arr
                 covariance + rows.covariances[:, j], (len(rows.w), *rows.covariances.shape[2:])
             )
             precision = np.asarray(np.linalg.inv(total), np.float64)
-            residual = rows.w - mean - rows.shifts[:, None, j]
-            if not rows.seen.all():
-                residual = np.where(rows.seen[:, None], residual, 0.0)
+            offset = rows.w - mean - rows.shifts[:, None, j]
+            residual = np.where(rows.seen[:, None], offset, 0.0)
             distance = np.einsum("nci,ncj,nij->nc", residual, residual, precision, optimize=True)
             constant = np.linalg.slogdet(total)[1] + rows.w.shape[2] * LOG_2PI
             log_joint = log_shares[:, None, j] - 0.5 * (distance + constant[:, None])

@@ -10,10 +10,16 @@ import numpy as np
 from scipy.stats import chi2
 
 from deconflow._types import Array
-from deconflow.certificate import Finding
-from deconflow.trust.check import Case, Check
-from deconflow.trust.comparison import DEGREES, of_smallest, shape
-from deconflow.trust.table import chosen_rows, predictive_ranks
+from deconflow.trust.check import (
+    DEGREES,
+    Case,
+    Check,
+    Finding,
+    chosen_rows,
+    of_smallest,
+    predictive_ranks,
+    shape,
+)
 from deconflow.xd import row_weights
 
 DRAWS = 19

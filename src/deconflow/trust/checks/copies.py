@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from deconflow.certificate import Finding
-from deconflow.trust.check import GROUPS, LIKELIHOOD, Case, Check
+from deconflow.trust.check import GROUPS, LIKELIHOOD, Case, Check, Finding
 
 #: A larger share of rows that all but repeat another one is no chance.
 NEAR_COPIES = 0.01

@@ -4,9 +4,7 @@ from itertools import combinations
 
 import numpy as np
 
-from deconflow.certificate import Finding
-from deconflow.trust.check import Alternative, Case, Check, worst
-from deconflow.trust.table import Table, with_covariance
+from deconflow.trust.check import Alternative, Case, Check, Finding, Table, with_covariance, worst
 
 CORRELATIONS = (0.3, 0.6, 0.8, 0.95)
 

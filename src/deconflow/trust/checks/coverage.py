@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from deconflow.certificate import Finding
-from deconflow.trust.check import Case, Check
+from deconflow.trust.check import Case, Check, Finding
 
 #: Rows of which fewer kept samples count are not covered; share of such rows that is a caution.
 FEWEST_SAMPLES, MOST_UNCOVERED = 2.0, 0.05

@@ -3,9 +3,7 @@
 import numpy as np
 from scipy.stats import rankdata
 
-from deconflow.certificate import Finding
-from deconflow.trust.check import ALIKE, Case, Check
-from deconflow.trust.comparison import of_smallest, shape, two_sided
+from deconflow.trust.check import ALIKE, Case, Check, Finding, of_smallest, shape, two_sided
 
 
 def _test(case: Case) -> Finding:

@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from deconflow.certificate import Finding
-from deconflow.trust.check import CONSTANT, Case, Check
-from deconflow.trust.comparison import of_smallest
+from deconflow.trust.check import CONSTANT, Case, Check, Finding, of_smallest
 
 
 def _test(case: Case) -> Finding:

@@ -4,10 +4,18 @@ import math
 
 import numpy as np
 
-from deconflow.certificate import Finding
-from deconflow.trust.check import ALIKE, FEW, Alternative, Case, Check
-from deconflow.trust.comparison import of_smallest, two_sided
-from deconflow.trust.table import Table, weight_inflation
+from deconflow.trust.check import (
+    ALIKE,
+    FEW,
+    Alternative,
+    Case,
+    Check,
+    Finding,
+    Table,
+    of_smallest,
+    two_sided,
+    weight_inflation,
+)
 
 #: With a larger error of the logarithm of the factor, a factor of two is not seen.
 UNKNOWN_FACTOR = 0.35

@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from deconflow.certificate import Finding
-from deconflow.trust.check import Case, Check
-from deconflow.trust.comparison import DEGREES, shape
+from deconflow.trust.check import DEGREES, Case, Check, Finding, shape
 
 #: The mean of a polynomial of ranks, whose standard deviation is one, may be off by about this
 #: much: mixtures round sharp edges.

@@ -1,7 +1,6 @@
 """Errors that the fit has estimated."""
 
-from deconflow.certificate import Finding
-from deconflow.trust.check import Case, Check
+from deconflow.trust.check import Case, Check, Finding
 
 
 def _test(case: Case) -> Finding | None:

@@ -2,10 +2,8 @@
 
 import numpy as np
 
-from deconflow.certificate import Finding
 from deconflow.standardising import Standardiser
-from deconflow.trust.check import Case, Check
-from deconflow.trust.table import weight_inflation
+from deconflow.trust.check import Case, Check, Finding, weight_inflation
 from deconflow.xd import expectation, lay_out, n_parameters
 
 

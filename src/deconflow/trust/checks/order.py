@@ -4,11 +4,8 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from deconflow.certificate import Finding
 from deconflow.observations import Observations
-from deconflow.trust.check import GROUPS, Case, Check
-from deconflow.trust.comparison import of_smallest, one_sided
-from deconflow.trust.lens import Rows, below
+from deconflow.trust.check import GROUPS, Case, Check, Finding, Rows, below, of_smallest, one_sided
 
 #: Number of rows, and of runs of them, that are looked at.
 ROWS_IN_ORDER, BLOCKS = 20_000, 10

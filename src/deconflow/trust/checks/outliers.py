@@ -15,10 +15,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from deconflow._types import IntArray
-from deconflow.certificate import Finding
 from deconflow.mixtures import GaussianMixture
-from deconflow.trust.check import CONSTANT, Case, Check
-from deconflow.trust.table import FLOOR, Table
+from deconflow.trust.check import CONSTANT, FLOOR, Case, Check, Finding, Table
 from deconflow.xd import (
     FitSettings,
     PreparedData,

@@ -1,7 +1,6 @@
 """Number of rows, for a single Gaussian."""
 
-from deconflow.certificate import Finding
-from deconflow.trust.check import Case, Check
+from deconflow.trust.check import Case, Check, Finding
 from deconflow.xd import n_parameters
 
 #: Fewer rows per parameter of a single Gaussian are few.

@@ -1,7 +1,6 @@
 """Skewness of the noise."""
 
-from deconflow.certificate import Finding
-from deconflow.trust.check import FEW, FEWEST_FOR_SHAPE, Case, Check, worst
+from deconflow.trust.check import FEW, FEWEST_FOR_SHAPE, Case, Check, Finding, worst
 
 
 def _test(case: Case) -> Finding:

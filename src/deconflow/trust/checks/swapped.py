@@ -5,11 +5,17 @@ from itertools import combinations
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.certificate import Finding
-from deconflow.trust.check import Alternative, Case, Check, worst
-from deconflow.trust.comparison import ratio
-from deconflow.trust.lens import log_p
-from deconflow.trust.table import Table, with_covariance
+from deconflow.trust.check import (
+    Alternative,
+    Case,
+    Check,
+    Finding,
+    Table,
+    log_p,
+    ratio,
+    with_covariance,
+    worst,
+)
 
 MOST_COLUMNS = 6
 #: Of rows with exchanged errors, in the alternative that is tested.

@@ -3,12 +3,20 @@
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.certificate import Finding
 from deconflow.noise import GaussianNoise, student_t
-from deconflow.trust.check import FEW, FEWEST_FOR_SHAPE, Alternative, Case, Check
-from deconflow.trust.comparison import one_sided, ratio
-from deconflow.trust.lens import log_p
-from deconflow.trust.table import Table, restricted
+from deconflow.trust.check import (
+    FEW,
+    FEWEST_FOR_SHAPE,
+    Alternative,
+    Case,
+    Check,
+    Finding,
+    Table,
+    log_p,
+    one_sided,
+    ratio,
+    restricted,
+)
 
 #: Noise with heavier tails: a share of the values has errors so many times as large.
 TAIL_SHARE, TAIL_FACTORS = 0.2, (2.0, 4.0)
@@ -55,13 +63,12 @@ def _alternative(table: Table, finding: Finding, df: float) -> Alternative:
 
 def _caution(finding: Finding) -> str:
     df = finding.numbers.get("df")
-    words, law = "", "a distribution with heavier tails"
-    if df is not None:
-        words = f": noise.student_t(sd, {df:g}) fits better by {finding.gain:.0f} nats"
-        law = "that distribution"
+    what = "the noise has heavier tails than the stated distribution"
+    if df is None:
+        return f"{what}. Fit again with a distribution with heavier tails, or look for bad rows"
     return (
-        f"the noise has heavier tails than the stated distribution{words}. Fit again with {law}, "
-        "or look for bad rows"
+        f"{what}: noise.student_t(sd, {df:g}) fits better by {finding.gain:.0f} nats. Fit again "
+        "with that distribution, or look for bad rows"
     )
 
 
