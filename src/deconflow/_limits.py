@@ -6,10 +6,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from threadpoolctl import ThreadpoolController
+from threadpoolctl import ThreadpoolController
 
 #: Numbers that one piece of work may hold: 32 MB in double precision.
 NUMBERS_AT_ONCE = 4_000_000
@@ -67,9 +65,7 @@ def openmp_threads(count: int) -> AbstractContextManager[object]:
 
 
 @cache
-def _thread_pools(with_torch: bool) -> "ThreadpoolController":
-    from threadpoolctl import ThreadpoolController
-
+def _thread_pools(with_torch: bool) -> ThreadpoolController:
     return ThreadpoolController()
 
 

@@ -153,7 +153,7 @@ def _from_torch(values: Any, name: str) -> AnyArray:
     if values.is_floating_point():
         values = values.double()  # numpy has no bfloat16
     try:
-        return values.detach().cpu().resolve_conj().resolve_neg().numpy()
+        return values.numpy(force=True)
     except (TypeError, RuntimeError, NotImplementedError) as error:
         raise TypeError(f"Expected numbers as {name}; got a tensor without: {error}") from error
 
@@ -172,13 +172,30 @@ def first_bad(bad: Any) -> tuple[int, ...] | None:
     return tuple(int(i) for i in np.unravel_index(int(flags.argmax()), flags.shape))
 
 
-def refuse_where(bad: Any, expected: str, got: Any, advice: str = "") -> None:
-    """Raise for the first cell that is bad: ``got`` is what is there, or the array of values."""
+def refuse_where(
+    bad: Any,
+    expected: str,
+    values: Any = None,
+    got: str = "{:g}",
+    *,
+    advice: str = "",
+    shared: bool = False,
+    first: int = 0,
+) -> None:
+    """Raise for the first place that is flagged, with its value in ``got``.
+
+    Rows are counted from ``first``, and not named where they share their parameters.
+    """
     position = first_bad(bad)
-    if position is not None:
-        found = got if isinstance(got, str) else f"{got[position]:g}"
-        where = f"{'in' if len(position) == 1 else 'at'} {place(position)}"
-        raise ValueError(f"Expected {expected}; got {found} {where}. {advice}".rstrip())
+    if position is None:
+        return
+    if shared:
+        where = " at dimension " + ", and ".join(map(str, position[1:])) if position[1:] else ""
+    else:
+        preposition = "in" if len(position) == 1 else "at"
+        where = f" {preposition} {place((first + position[0], *position[1:]))}"
+    value = got if values is None else got.format(values[position])
+    raise ValueError(f"Expected {expected}; got {value}{where}. {advice}".rstrip())
 
 
 def refuse_extremes(name: str, values: Array) -> None:
@@ -187,7 +204,7 @@ def refuse_extremes(name: str, values: Array) -> None:
         (values > LARGEST) | (values < -LARGEST),  # no second array of numbers
         f"{name} of at most {LARGEST:g} in size",
         values,
-        "Change the units, or leave such a value out.",
+        advice="Change the units, or leave such a value out.",
     )
 
 

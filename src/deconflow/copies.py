@@ -232,11 +232,10 @@ def _steps(gaps: Array, finest: Array) -> Array:
         counts = windows / tried[:, None]
         whole = (np.abs(counts - np.rint(counts)) < CLOSE).mean(1) >= MOST_OF
         step = np.where((step == 0) & whole, tried, step)
-    of_gap = step[np.arange(len(gaps)) // size]
+    of_gap = np.repeat(step, size)[: len(gaps)]
     of_gap = np.where(of_gap > 0, of_gap, finest)
-    known = of_gap > 0
-    counts = np.rint(gaps / np.where(known, of_gap, 1.0))
-    return np.where(known, np.clip(counts, 1.0, FAR), FAR)
+    with np.errstate(divide="ignore"):
+        return np.clip(np.rint(gaps / of_gap), 1.0, FAR)
 
 
 def _by_chance(cells: Array, codes: IntArray) -> float:
@@ -244,15 +243,15 @@ def _by_chance(cells: Array, codes: IntArray) -> float:
 
     Far ones are so many that some of the rows are enough to count them, and all take a minute.
     """
-    order = np.random.default_rng(0).permutation(len(cells))
+    n_rows = len(cells)
+    order = np.random.default_rng(0).permutation(n_rows)
     some, many = order[: max(1, SAMPLE // cells.shape[1])], order[:MANY]
-    near = _pairs_within(NEAR_STEPS, cells, codes, some) * len(cells) / 2
+    near = _pairs_within(NEAR_STEPS, cells, codes, some) * n_rows / 2
     if near == 0:
         return 0.0
-    share = len(many) / len(cells)
     wide = _pairs_within(WIDE_STEPS, cells[many], codes[many], some=np.arange(len(some)))
     ratio = (2 * WIDE_STEPS + 1) / (2 * NEAR_STEPS + 1)
-    growth = wide / share * len(cells) / 2 / near - 1
+    growth = wide * n_rows / len(many) * n_rows / 2 / near - 1
     return float(near / (np.clip(growth, ratio, ratio ** cells.shape[1]) - 1))
 
 

@@ -9,19 +9,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 
 from deconflow import ranks
 from deconflow._types import AnyArray
 from deconflow.checks import warn_caller
-from deconflow.frames import limit_flags, parted, plain_tables, refuse_other_rows
+from deconflow.frames import parted, plain_tables, refuse_other_rows
 from deconflow.guests import as_guest
 from deconflow.measuring import Selection, as_rule
 from deconflow.noise import FreeErrors
 from deconflow.observations import (
     Labels,
     Observations,
-    check_groups,
     check_rows_and_columns,
     check_weights,
 )
@@ -215,13 +214,10 @@ def observe(
         plain, noise = plain_tables(table, noise)
         if sample_weight is not None:
             sample_weight = check_weights(plain, sample_weight, "sample_weight")
-        codes = None if groups is None else check_groups(plain, groups)
-        flags = None if limits is None else limit_flags(plain, limits)
         check_rows_and_columns(plain.shape, "w")
         labels = Labels.of(
             table, plain, names, noise_given=noise is not None, limits_given=limits is not None
         )
-        values = check_array(plain, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=0)
         free = noise if isinstance(noise, FreeErrors) else None
         if noise is None:
             if limits is not None:
@@ -235,12 +231,12 @@ def observe(
             )
             noise = 0.0
         data = Observations.from_arrays(
-            values,
+            plain,
             noise if free is None else free.said,
             projection=projection,
             weights=sample_weight,
-            groups=codes,
-            limits=flags,
+            groups=groups,
+            limits=limits,
         )
         data = replace(data, labels=labels, uncertain=free)
         if given is not None:

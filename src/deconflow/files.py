@@ -12,8 +12,7 @@ import secrets
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 try:
@@ -36,9 +35,8 @@ def as_path(path: PathLike, name: str = "path") -> Path:
     if not isinstance(path, str | os.PathLike) or not path:
         raise TypeError(f"Expected {name} as a file's or folder's name; got {path!r}.")
     try:
-        os.stat(path)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        pass  # who reads or writes there says so
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            os.stat(path)  # these errors come when it is read or written
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise ValueError(f"Expected {name} as the system takes it; got {path!r}: {why}.") from error
@@ -87,14 +85,12 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
 @contextmanager
 def locked_folder(path: Path) -> Iterator[bool]:
     """Make a folder, or take one that is there, and say whether no other process has it."""
-    path.mkdir(parents=True, exist_ok=True)
-    while (lock := Lock.take(path)).state == "gone":  # whoever had it has just removed it
-        lock.release()
+    while True:
         path.mkdir(parents=True, exist_ok=True)
-    try:
-        yield lock.state != "taken"
-    finally:
-        lock.release()
+        with _locked(path) as state:
+            if state != "gone":  # else whoever had it has just removed it
+                yield state != "taken"
+                return
 
 
 @contextmanager
@@ -124,13 +120,12 @@ def _place_beside(path: Path) -> Iterator[Path]:
     while True:
         place = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         with locked_folder(place) as ours:
-            if not ours:  # another run has found it before it was locked, and clears it away
-                continue
-            try:
-                yield place
-            finally:
-                _remove(place, path)
-            return
+            if ours:  # else another run has found it before it was locked, and clears it away
+                try:
+                    yield place
+                finally:
+                    _remove(place, path)
+                return
 
 
 def _clear_leftovers(path: Path) -> None:
@@ -139,10 +134,9 @@ def _clear_leftovers(path: Path) -> None:
     with suppress(PermissionError), os.scandir(path.parent) as beside:
         left = [Path(each) for each in beside if ours.fullmatch(each.name)]
         for place in left:
-            lock = Lock.take(place)
-            if lock.state == "ours":
-                _remove(place, path)
-            lock.release()
+            with _locked(place) as state:
+                if state == "ours":
+                    _remove(place, path)
 
 
 def _remove(place: Path, path: Path) -> None:
@@ -158,45 +152,27 @@ def _aside(place: Path, path: Path) -> Path:
     return place / f"{path.name}.old"
 
 
-@dataclass(frozen=True)
-class Lock:
-    """The lock of a folder, which ends with its process, however that ends.
+@contextmanager
+def _locked(folder: Path) -> Iterator[str]:
+    """Lock a folder during the block; the lock ends with its process, however that ends.
 
-    Attributes
-    ----------
-    descriptor : int or None
-        What holds it.
-    state : {"ours", "taken", "gone", "unknown"}
-        Unknown where the system or the disk has no locks.
+    Its state is ``"ours"``, ``"taken"``, ``"gone"``, or ``"unknown"`` where the system or the disk
+    has no locks.
     """
-
-    descriptor: int | None
-    state: str
-
-    @classmethod
-    def take(cls, folder: Path) -> "Lock":
-        """Try to lock a folder."""
+    with ExitStack() as until_the_end:
         try:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            return cls(None, "gone")
-        except (OSError, AttributeError):  # Windows opens no folders
-            return cls(None, "unknown")
-        try:
+            until_the_end.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             same = os.path.samestat(os.stat(folder), os.fstat(descriptor))
-            return cls(descriptor, "ours" if same else "gone")
+            state = "ours" if same else "gone"
         except FileNotFoundError:
-            return cls(descriptor, "gone")
+            state = "gone"
         except BlockingIOError:
-            return cls(descriptor, "taken")
-        except OSError:
-            return cls(descriptor, "unknown")
-
-    def release(self) -> None:
-        """Give it back."""
-        if self.descriptor is not None:
-            os.close(self.descriptor)
+            state = "taken"
+        except (OSError, AttributeError):  # Windows opens no folders
+            state = "unknown"
+        yield state
 
 
 def _put(new: Path, path: Path, old: Path) -> None:

@@ -134,7 +134,7 @@ class GaussianMixture:
         check_seed(random_state)
         rng = check_random_state(random_state)
         u = rng.uniform(size=(*self.batch_shape, n))
-        which = _picked(self.weights, u)
+        which = picked(self.weights, u)
         white = rng.standard_normal((*self.batch_shape, n, self.dim))
         if self.batch_shape:
             row = np.indices(which.shape)[:-1]
@@ -186,13 +186,11 @@ class GaussianMixture:
     def pdf(self, dimension: int, x: Array) -> Array:
         """Density of one dimension at points ``x``, of the shape of ``x``."""
         white, sd = self._whitened(dimension, x)
-        density = np.exp(-0.5 * np.square(white)) / (sd * np.sqrt(2 * np.pi))
-        return (density * self.weights).sum(-1)
+        return (np.exp(-0.5 * np.square(white)) / (sd * np.sqrt(2 * np.pi)) * self.weights).sum(-1)
 
     def cdf(self, dimension: int, x: Array) -> Array:
         """Probability that one dimension is below ``x``, of the shape of ``x``."""
-        white, _ = self._whitened(dimension, x)
-        return (ndtr(white) * self.weights).sum(-1)
+        return (ndtr(self._whitened(dimension, x)[0]) * self.weights).sum(-1)
 
     def probability(self, lower: ArrayLike, upper: ArrayLike) -> Array:
         """Probability ``(*B, D)`` of each dimension between bounds ``(D,)``, ends included.
@@ -312,8 +310,8 @@ def _solve(factor: Array, offset: Array) -> Array:
     return np.asarray(np.linalg.solve(factor, offset[..., None])[..., 0], dtype=np.float64)
 
 
-def _picked(weights: Array, u: Array) -> IntArray:
-    """Component of each uniform number ``(*B, n)``, by weights ``(*B, K)``."""
+def picked(weights: Array, u: Array) -> IntArray:
+    """Return the component of each uniform number ``(*B, n)``, by weights ``(*B, K)``."""
     edges = np.cumsum(weights, axis=-1)
     edges /= edges[..., -1:]
     # All rows in one search: row i owns the numbers from i to i + 1.

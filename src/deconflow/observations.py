@@ -362,9 +362,7 @@ class Observations:
         """Count the groups that measure a column, for the column that fewest do; or the rows."""
         codes = self.group_codes()
         seen = np.ones((len(self), 1), bool) if self.observed is None else self.observed
-        if codes is not None:
-            seen = seen_in_groups(seen, codes)
-        return int(seen.sum(0).min())
+        return int((seen if codes is None else seen_in_groups(seen, codes)).sum(0).min())
 
     def split(self, fraction: float) -> tuple[Self, Self]:
         """Shuffle and split off a ``fraction`` (at least one row) as the second part.
@@ -407,11 +405,6 @@ class Pairs:
 
     observations: Observations
     v: Any
-
-    def __post_init__(self) -> None:
-        expected = (len(self.observations), self.observations.latent_dim)
-        if tuple(self.v.shape) != expected:
-            raise ValueError(f"Expected v of shape {expected}; got {tuple(self.v.shape)}.")
 
     @property
     def weights(self) -> Any:
@@ -464,12 +457,12 @@ def check_measured(values: ArrayLike, name: str) -> Array:
     """Raise unless these are rows of finite values, or NaN, with something in every row."""
     w = as_floats(values, name)
     check_rows_and_columns(w.shape, name)
-    refuse_where(np.isinf(w), f"finite values in {name}, or NaN for missing ones", "inf")
+    refuse_where(np.isinf(w), f"finite values in {name}, or NaN for missing ones", got="inf")
     refuse_where(
         np.isnan(w).all(1),
         f"at least one measured value in every row of {name}",
-        "only NaN or masked cells",
-        "Drop such rows.",
+        got="only NaN or masked cells",
+        advice="Drop such rows.",
     )
     return w
 
@@ -574,5 +567,5 @@ def _checked_projection(projection: ArrayLike, shape: tuple[int, ...]) -> Array:
             f"Expected projection of shape ({n_rows}, {dim}, D) or ({dim}, D); "
             f"got {tuple(R.shape)}."
         )
-    refuse_where(~np.isfinite(R).all(-1), "finite values in projection", "others")
+    refuse_where(~np.isfinite(R).all(-1), "finite values in projection", got="others")
     return R

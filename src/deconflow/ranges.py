@@ -5,7 +5,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-SIGN, NUMBER = r"\s*([<>]=?)\s*", r"([^<>=\s]+)"
+SIGN, NUMBER = r"\s*([<>]=?)\s*", r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+#: Signs before a column as they are after it.
+TURNED = str.maketrans("<>", "><")
 
 
 @dataclass(frozen=True)
@@ -55,35 +57,25 @@ def parse_ranges(
 def _parsed(item: str, names: Sequence[str]) -> Range | None:
     """Read one range; None if it is none."""
     for name in sorted(names, key=len, reverse=True):
-        before, after = f"(?:{NUMBER}{SIGN})?", f"(?:{SIGN}{NUMBER})?"
-        match = re.fullmatch(before + re.escape(name) + after, item)
-        if match is None:
-            continue
-        number, sign, other_sign, other_number = match.groups()
-        ends = [(other_sign, other_number)] if other_sign else []
-        if sign:  # as seen from the column
-            ends.append(({"<": ">", ">": "<"}[sign[0]] + sign[1:], number))
-        return _range(name, ends)
+        match = re.fullmatch(f"(?:{NUMBER}{SIGN})?{re.escape(name)}(?:{SIGN}{NUMBER})?", item)
+        if match is not None:
+            number, sign, other_sign, other_number = match.groups(default="")
+            ends = [(sign.translate(TURNED), number), (other_sign, other_number)]
+            return _range(name, [end for end in ends if all(end)])
     return None
 
 
 def _range(name: str, ends: list[tuple[str, str]]) -> Range | None:
     """Make a range of one end or two, each a sign and a number; None if they make none."""
-    said: dict[str, float] = {}
+    said = {sign[0]: float(text) for sign, text in ends}
     lower, upper = -math.inf, math.inf
     for sign, text in ends:
-        try:
-            number = float(text)
-        except ValueError:
-            return None
-        if not math.isfinite(number) or sign[0] in said:
-            return None
-        said[sign[0]] = number
         if sign[0] == ">":
-            lower = number if sign == ">=" else math.nextafter(number, math.inf)
+            lower = float(text) if sign == ">=" else math.nextafter(float(text), math.inf)
         else:
-            upper = number if sign == "<=" else math.nextafter(number, -math.inf)
-    if not said or lower > upper:
+            upper = float(text) if sign == "<=" else math.nextafter(float(text), -math.inf)
+    once = len(said) == len(ends) > 0
+    if not once or not all(map(math.isfinite, said.values())) or lower > upper:
         return None
     words = {">": "above_{:g}", "<": "below_{:g}", "><": "from_{:g}_to_{:g}"}
     signs = [sign for sign in "><" if sign in said]

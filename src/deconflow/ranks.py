@@ -10,14 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from deconflow._types import Array
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -83,8 +80,8 @@ def total(*arrays: Array) -> list[Array]:
     return [np.sum(each, axis=0) for each in zip(*gathered(arrays), strict=True)]
 
 
-def add_up(numbers: "Tensor") -> None:
-    """Replace numbers by their sums over all ranks, in their own precision."""
+def add_up(numbers: Any) -> None:
+    """Replace a tensor's numbers by their sums over all ranks, in their own precision."""
     if world() > 1:
         _talk("all_reduce", numbers)
 

@@ -1,6 +1,7 @@
 r"""Standardising: to a scale on which the truth, not the measurement, has unit variance."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,9 @@ SMALLEST_VARIANCE = 0.0025
 BEST_FEW, FAR_LARGER = 16, 2.0**14
 #: Most rounds of reweighting, and how many standard deviations away a row is held back.
 ROUNDS, FARTHEST = 100, 10.0
+
+#: Medians over the first axis, NaN left out; of an even number of values the lower middle.
+_low_median = partial(np.nanquantile, q=0.5, axis=0, method="lower")
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class Standardiser:
     def validate(self) -> None:
         """Raise unless these can be units: of what a file says that they are."""
         for name in ("location", "scale", "measured_scale"):
-            numbers = np.asarray(getattr(self, name))
+            numbers = getattr(self, name)
             refuse(name, numbers.ndim != 1 or not np.isfinite(numbers).all(), "finite numbers")
             refuse(name, name != "location" and (numbers <= 0).any(), "positive")
 
@@ -160,7 +164,7 @@ class _Moments:
         self.S = np.broadcast_to(data.noise.variance(), data.w.shape)
         seen = np.ones_like(data.w) if data.observed is None else data.observed.astype(float)
         self.count = seen if data.weights is None else seen * data.weights[:, None]
-        self.R2 = None if data.projection is None else np.square(data.projection)
+        self.R2: Any = None if data.projection is None else np.square(data.projection)
         position = first_bad(np.isnan(self._solve(self.count, 2)))
         if position is not None:
             raise ValueError(
@@ -184,7 +188,7 @@ class _Moments:
 
     def refine(self, location: Array, variance: Array) -> tuple[Array, Array]:
         """One round: precisions from the variance, then location and variance from those."""
-        spread = self._signal(variance) + self.S
+        spread = (variance if self.R2 is None else self.R2 @ variance) + self.S
         limit = FARTHEST * np.sqrt(spread)
         held = np.clip(self.data.residual(location), -limit, limit)
         relative = spread / np.exp2(np.round(np.log2(spread.min())))  # whose squares are numbers
@@ -199,13 +203,9 @@ class _Moments:
 
     def channel_scale(self, variance: Array) -> Array:
         """Root mean square of each channel's signal; one for a channel never seen."""
-        signal = (self._signal(variance) * self.count).sum(0)
+        signal = (self.R2 @ variance * self.count).sum(0)
         count = self.count.sum(0)
         return np.sqrt(np.where(signal > 0, signal / np.where(count > 0, count, 1.0), 1.0))
-
-    def _signal(self, variance: Array) -> Array:
-        """Variance of ``R v``, ``(N, M)`` or ``(M,)``."""
-        return variance if self.R2 is None else self.R2 @ variance
 
     def _solve(self, counted: Array, power: int, targets: Array | None = None) -> Array:
         """Least squares of ``targets = R**power x``, NaN if unseen; squares are not negative."""
@@ -228,11 +228,6 @@ class _Moments:
         if power == 2 and (x < 0).any():
             x = nnls(A, b)[0]
         return x / units
-
-
-def _low_median(values: Array) -> Array:
-    """Median over the first axis, NaN left out; of an even number of values the lower middle."""
-    return np.nanquantile(values, 0.5, axis=0, method="lower")
 
 
 def _positive(variance: Array) -> Array:

@@ -46,8 +46,8 @@ class Overview:
 
     Attributes
     ----------
-    n_rows, n_all : int
-        Rows that can be used, and rows in all.
+    n_rows : int
+        Rows that can be used.
     weight : float
         Sum of the weights of usable rows.
     sample : Rows
@@ -59,7 +59,6 @@ class Overview:
     """
 
     n_rows: int
-    n_all: int
     weight: float
     sample: Rows
     sample_numbers: Array
@@ -163,7 +162,7 @@ class RowStream:
                 f"{self.source.name}; got zeros only."
             )
         sample = self.reader(drawn.chosen(), 0).rows
-        return Overview(int(n_rows), int(n_all), weight, sample, drawn.keys[0], seed)
+        return Overview(int(n_rows), weight, sample, drawn.keys[0], seed)
 
     def _count_and_draw(self, drawn: "_Drawn", step: Callable[[int], None]) -> Array:
         """Count usable rows, all rows and weights of this process, and draw from its rows."""

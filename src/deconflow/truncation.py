@@ -19,7 +19,7 @@ from scipy.special import log_ndtr, ndtri_exp
 from scipy.stats import qmc
 
 from deconflow._types import Array, BoolArray
-from deconflow.mixtures import GaussianMixture
+from deconflow.mixtures import GaussianMixture, picked
 
 #: Quasi-random points for the mass of a box in several dimensions; and parts of them, by which its
 #: error is told.
@@ -87,10 +87,8 @@ class CutMixture:
 
     def sample(self, n: int, rng: np.random.RandomState) -> tuple[Array, Array]:
         """Draw ``(N, n, D)``, with log weights ``(N, n)``; equal ones for one bounded dimension."""
-        edges = np.cumsum(self.shares, axis=1)
-        u = rng.uniform(size=(len(edges), n, 1))
-        which = np.minimum((edges[:, None] < u).sum(2), edges.shape[1] - 1)
-        row = np.arange(len(edges))[:, None]
+        which = picked(self.shares, rng.uniform(size=(len(self.shares), n)))
+        row = np.arange(len(which))[:, None]
         means, factors = self.mixture.means[row, which], self._factors[row, which]
         y = rng.uniform(size=means.shape)
         log_weights = self._to_normal(y, means, factors)

@@ -1,6 +1,8 @@
 """Fits to rows beyond memory: samples choose and start, passes over all rows fit."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 
@@ -26,30 +28,15 @@ from deconflow.xd import (
 SAMPLES, PASSES = "fitting samples", "passing over all rows"
 
 
-class Passing:
-    """Progress of passes over rows: each is a stage, whose steps are rows.
+def _passes(progress: Progress, n_rows: int) -> Callable[[], None]:
+    """Begin the progress of a first pass over rows, and return what begins that of the next."""
+    numbers, own_rows = count(1), -(-n_rows // ranks.world())
 
-    Parameters
-    ----------
-    progress
-        Counts the rows.
-    n_rows
-        How many rows all processes have together.
-    """
+    def begin() -> None:
+        progress.begin(f"{PASSES}, pass {next(numbers)}", "rows", own_rows)
 
-    def __init__(self, progress: Progress, n_rows: int) -> None:
-        self.progress, self.number = progress, 0
-        self.n_rows = -(-n_rows // ranks.world())
-        self.next()
-
-    def __call__(self, n: int) -> None:
-        """Count the rows of a chunk."""
-        self.progress.advance(n)
-
-    def next(self) -> None:
-        """Begin the next pass."""
-        self.number += 1
-        self.progress.begin(f"{PASSES}, pass {self.number}", "rows", self.n_rows)
+    begin()
+    return begin
 
 
 def fit_stream(
@@ -65,10 +52,10 @@ def fit_stream(
     """Fit samples that grow, then pass over everything."""
     progress.begin(SAMPLES)
     start = fit_samples(sample, settings, n_init, rng, lambda n: progress.advance(0, f"{n:,} rows"))
-    passing = Passing(progress, overview.n_rows)
-    rows = FoldedRows(stream, overview, 1, passing)
+    passed = _passes(progress, overview.n_rows)
+    rows = FoldedRows(stream, overview, 1, progress.advance)
     job, threads = Job(start, settings, NO_FOLD), settings.stopping.threads
-    return fit_together([job], sample, rows, threads, passing.next, few_passes=True)[0]
+    return fit_together([job], sample, rows, threads, passed, few_passes=True)[0]
 
 
 def in_memory(overview: Overview) -> bool:
@@ -114,12 +101,12 @@ def everything_of(
     """
 
     def fit(jobs: list[Job]) -> list[EMResult]:
-        passing = Passing(progress, overview.n_rows)
-        rows = FoldedRows(stream, overview, n_folds, passing)
+        passed = _passes(progress, overview.n_rows)
+        rows = FoldedRows(stream, overview, n_folds, progress.advance)
         jobs = ranks.from_first(jobs)
         if units is not None:
             jobs = [replace(job, start=units.mixture_from_standard(job.start)) for job in jobs]
-        results = fit_together(jobs, sample, rows, threads, passing.next)
+        results = fit_together(jobs, sample, rows, threads, passed)
         if units is not None:
             for result in results:
                 result.mixture = units.mixture_to_standard(result.mixture)

@@ -12,13 +12,12 @@ from deconflow.checks import (
     array_namespace,
     as_array,
     diagonals,
-    first_bad,
     is_torch_array,
     like,
     moved,
-    place,
     take,
 )
+from deconflow.checks import refuse_where as refuse
 
 #: Lower and upper ends of each value's truth, infinite where there is none.
 Ends = tuple[Array, Array]
@@ -487,32 +486,6 @@ def count_rows(rows: Any, n_rows: int | None) -> int:
             )
         return len(range(*rows.indices(n_rows)))
     return int(rows.sum()) if rows.dtype.kind == "b" else len(rows)
-
-
-def refuse(
-    bad: Any,
-    expected: str,
-    values: Any = None,
-    got: str = "{:g}",
-    *,
-    advice: str = "",
-    shared: bool = False,
-    first: int = 0,
-) -> None:
-    """Raise for the first place that is flagged, with its value in ``got``.
-
-    Rows are counted from ``first``, and not named where they share their parameters.
-    """
-    position = first_bad(bad)
-    if position is None:
-        return
-    if shared:
-        where = " at dimension " + ", and ".join(map(str, position[1:])) if position[1:] else ""
-    else:
-        preposition = "in" if len(position) == 1 else "at"
-        where = f" {preposition} {place((first + position[0], *position[1:]))}"
-    value = got if values is None else got.format(values[position])
-    raise ValueError(f"Expected {expected}; got {value}{where}. {advice}".rstrip())
 
 
 def flatten_cholesky(factor: Any) -> Any:
