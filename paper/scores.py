@@ -10,8 +10,7 @@ from torch import nn
 
 from deconflow import XDGMM, Deconvolver, Observations
 from deconflow.auto import ensemble_of
-from deconflow.densities.networks import MaskedNetwork
-from deconflow.densities.transforms import LULayer
+from deconflow.densities.layers import LULayer, MaskedNetwork
 from deconflow.estimators import OutOfReachError
 from deconflow.fitting import History
 from deconflow.randomness import isolated_rng

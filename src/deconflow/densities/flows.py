@@ -8,14 +8,20 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from deconflow.densities.base import Density, Ensemble, StandardNormal
-from deconflow.densities.mixtures import ConditionalMixture, MixtureDensity
-from deconflow.densities.networks import MaskedLinear, MaskedNetwork
-from deconflow.densities.transforms import (
+from deconflow.densities.base import (
+    ConditionalMixture,
+    Density,
+    Ensemble,
+    MixtureDensity,
+    StandardNormal,
+)
+from deconflow.densities.layers import (
     Affine,
     AutoregressiveLayer,
     CouplingLayer,
     LULayer,
+    MaskedLinear,
+    MaskedNetwork,
     Spline,
     Univariate,
     compose,
