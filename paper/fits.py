@@ -27,18 +27,19 @@ from deconflow.standardising import Standardiser
 from deconflow.xd import Adam, FitSettings, lay_out, log_p, step_on_batch
 from paper import data
 from paper.data import Array, Sample
-from paper.flows import PaperFlow, trained, untrained
-from paper.numbers import W
-from paper.protocols import EARLY_STOPPING_SHARE, Protocol
-from paper.runs import Job, Outcome
-from paper.scores import (
+from paper.flows import (
+    PaperFlow,
     noisy_score,
     outcome,
     recorded,
     recorded_fit,
     recorded_flows,
+    trained,
+    untrained,
     wine_scores,
 )
+from paper.protocols import EARLY_STOPPING_SHARE, Protocol, W
+from paper.runs import Job, Outcome
 from paper.tables import Row, Table
 
 Settings = dict[str, Any]

@@ -9,8 +9,7 @@ import pytest
 from deconflow import Observations
 from deconflow.estimators import OutOfReachError
 from paper.data import BLURRED, TEST_POINT, TOY_NOISE, TRUTH, Rows, Sample, toy
-from paper.flows import untrained
-from paper.scores import noisy_score, posterior_draws, rates, toy_scores, wine_scores
+from paper.flows import noisy_score, posterior_draws, rates, toy_scores, untrained, wine_scores
 
 SMALL = {"hidden": 8, "n_layers": 1, "posterior_layers": 1, "n_blocks": 1}
 
