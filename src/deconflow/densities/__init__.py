@@ -22,6 +22,7 @@ from deconflow.densities.flows import (
 )
 from deconflow.densities.layers import (
     AutoregressiveLayer,
+    ComposedTransform,
     MaskedLinear,
     ResidualNetwork,
     as_arrays,
@@ -34,6 +35,7 @@ __all__ = [
     "DENSITIES",
     "Architecture",
     "AutoregressiveLayer",
+    "ComposedTransform",
     "ConditionalMixture",
     "Density",
     "Ensemble",
