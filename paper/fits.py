@@ -341,7 +341,7 @@ def wine_plain(job: Job) -> Outcome:
     rows = model.units.observations(exact)
     objective, n_held_out = MaximumLikelihood(model.prior), _tenth(rows)
     history = _train(objective, rows, n_held_out, training, job.seed, job.checkpoint())
-    w = float(-model.score_samples(sample.test.w).mean()) if column == "w" else None
+    w = float(-model.density_.log_prob(sample.test.w).mean()) if column == "w" else None
     scores, details = wine_scores(model, w, sample), recorded(history, prior=objective.density)
     return Outcome(scores, {**job.settings, "epochs": training.epochs}, details)
 

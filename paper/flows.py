@@ -15,7 +15,6 @@ from deconflow.auto import ensemble_of
 from deconflow.densities import DENSITIES, Architecture, Density, MixtureDensity
 from deconflow.densities.layers import LULayer, MaskedNetwork
 from deconflow.estimators import OutOfReachError
-from deconflow.fits.posterior import Posterior
 from deconflow.fits.weighted_fit import ProposedByModel, WeightedFit, standardised
 from deconflow.fitting import History, Training, fit
 from deconflow.objectives import ELBO, ImportanceWeighted
@@ -56,24 +55,9 @@ class PaperFlow:
     recognition: PosteriorModel
     history: History = field(default_factory=History)
 
-    def score_samples(self, v: Array) -> Array:
-        """Log density of true values."""
-        return self._fit.log_prob(v)
-
-    def score_observations(self, w: Array, noise: Array, n_samples: int) -> Array:
-        """Log density of measurements, by so many draws each."""
-        return self._fit.log_marginal(Observations.from_arrays(w, noise), n_samples).log_p
-
-    def sample(self, n: int, random_state: int) -> Array:
-        """Draw true values."""
-        return self._fit.sample(n, random_state)
-
-    def posterior(self, w: Array, noise: Array, n_samples: int, n_proposals: int) -> Posterior:
-        """Posterior of each row, by weighted draws."""
-        return self._fit.posterior(Observations.from_arrays(w, noise), n_samples, n_proposals)
-
     @property
-    def _fit(self) -> WeightedFit:
+    def density_(self) -> WeightedFit:
+        """The fitted density, as estimators have it."""
         names = [f"v{d}" for d in range(self.prior.dim)]
         return WeightedFit(self.prior, self.units, ProposedByModel(self.recognition), names)
 
@@ -144,8 +128,8 @@ def outcome(
     draws, n = {}, job.protocol.kept_draws
     w = noisy_score(model, sample.test.w, sample.noise, job.protocol.scored_draws)
     if job.task.dataset == "toy":
-        scores = toy_scores(model.score_samples(sample.test.v), w, sample)
-        draws["prior"] = model.sample(n, random_state=0)
+        scores = toy_scores(model.density_.log_prob(sample.test.v), w, sample)
+        draws["prior"] = model.density_.sample(n, random_state=0)
         draws["posterior"] = posterior_draws(model, data.TEST_POINT, sample.noise, n)
     else:
         scores = wine_scores(model, w, sample)
@@ -168,12 +152,12 @@ def wine_scores(model: Any, w: float | None, sample: Sample) -> Scores:
     Of the test rows that are no copy of a training row, and of the clean values of those rows that
     were fitted, which is what the published scripts score.
     """
-    v, fresh = model.score_samples(sample.test.v), data.without_copy(sample)
+    v, fresh = model.density_.log_prob(sample.test.v), data.without_copy(sample)
     return {
         V: float(-v.mean()),
         W: w,
         V_WITHOUT_COPY: float(-v[fresh].mean()),
-        V_FITTED: float(-model.score_samples(sample.train.v).mean()),
+        V_FITTED: float(-model.density_.log_prob(sample.train.v).mean()),
         "share_without_copy": float(fresh.mean()),
     }
 
@@ -183,9 +167,9 @@ def noisy_score(model: Any, w: Array, noise: Array, draws: int) -> float:
 
     Infinite if the model gives a row no density at all, as a flow may that has exploded.
     """
-    options = {} if isinstance(model, XDGMM) else {"n_samples": draws}
+    rows = Observations.from_arrays(w, noise)
     try:
-        return float(-model.score_observations(w, noise=noise, **options).mean())
+        return float(-model.density_.log_marginal(rows, draws).log_p.mean())
     except OutOfReachError:
         return math.inf
 
@@ -196,18 +180,18 @@ def posterior_draws(model: Any, w: Array, noise: Array, n: int) -> Array:
     The exact posterior of XD; what the recognition network says, if it was trained by the evidence
     lower bound; resampled by weight otherwise.
     """
+    rows = Observations.from_arrays(w, noise)
     if isinstance(model, XDGMM):
-        return model.posterior(w, noise=noise).sample(n, random_state=0)[0]
+        return model.density_.posterior(rows).sample(n, random_state=0)[0]
     if isinstance(model, PaperFlow) and model.settings["objective"] == "elbo":
-        return _recognised(model, w, noise, n)
-    proposals = PROPOSALS_PER_DRAW * n
-    return model.posterior(w, noise=noise, n_samples=n, n_proposals=proposals).samples[0]
+        return _recognised(model, rows, n)
+    return model.density_.posterior(rows, n, PROPOSALS_PER_DRAW * n).samples[0]
 
 
-def _recognised(model: PaperFlow, w: Array, noise: Array, n: int) -> Array:
+def _recognised(model: PaperFlow, rows: Observations, n: int) -> Array:
     """Draw from a model's own approximate posterior of one row, without weights."""
     like = next(model.prior.parameters())
-    row = model.units.observations(Observations.from_arrays(w, noise))
+    row = model.units.observations(rows)
     with torch.no_grad(), isolated_rng(0):
         v, _ = model.recognition.sample(row.to(dtype=like.dtype), n)
     return model.units.from_standard(v[:, 0]).numpy()
