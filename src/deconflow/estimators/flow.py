@@ -7,6 +7,7 @@ from deconflow.checks import check_choice, check_integer, check_number
 from deconflow.engines import OBJECTIVES, Flow, check_resumable
 from deconflow.estimators.base import DensityEstimator
 from deconflow.extras import need_flows
+from deconflow.fitting import Training
 from deconflow.guests import check_device
 from deconflow.randomness import RandomState
 
@@ -138,11 +139,10 @@ class FlowDeconvolver(DensityEstimator):
         check_device(self.device)
         for name in POSITIVE:
             check_integer(name, getattr(self, name), 1)
-        if self.epochs is not None:
-            check_integer("epochs", self.epochs, 1)
+        epochs = 1 if self.epochs is None else self.epochs
+        Training(epochs=epochs, batch_size=self.batch_size, learning_rate=self.learning_rate)
         self._check_combinations()
         check_number("validation_fraction", self.validation_fraction, 0, 1)
-        check_number("learning_rate", self.learning_rate, 0, open_low=True)
         check_resumable(self.checkpoint, self.random_state)
 
     def _check_combinations(self) -> None:
