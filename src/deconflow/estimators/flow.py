@@ -136,19 +136,15 @@ class FlowDeconvolver(DensityEstimator):
         from deconflow.densities import DENSITIES
 
         check_choice("flow", self.flow, DENSITIES)
+        check_choice("objective", self.objective, OBJECTIVES)
+        check_choice("posterior_family", self.posterior_family, POSTERIORS)
         check_device(self.device)
         for name in POSITIVE:
             check_integer(name, getattr(self, name), 1)
         epochs = 1 if self.epochs is None else self.epochs
         Training(epochs=epochs, batch_size=self.batch_size, learning_rate=self.learning_rate)
-        self._check_combinations()
         check_number("validation_fraction", self.validation_fraction, 0, 1)
         check_resumable(self.checkpoint, self.random_state)
-
-    def _check_combinations(self) -> None:
-        """Raise for names that are unknown, or that do not go together."""
-        check_choice("objective", self.objective, OBJECTIVES)
-        check_choice("posterior_family", self.posterior_family, POSTERIORS)
         if self.posterior_family == "exact" and self.flow != "gaussian_mixture":
             raise ValueError(
                 "Expected flow='gaussian_mixture' for posterior_family='exact', because no other "

@@ -228,8 +228,7 @@ class MixtureNetwork(PosteriorModel):
         blocks: int = 2,
     ) -> None:
         super().__init__()
-        self.dim, self.n_features = dim, n_features
-        self.components = components
+        self.dim, self.n_features, self.components = dim, n_features, components
         self.sizes = [1, dim, dim, dim * (dim - 1) // 2]
         self.network = ResidualNetwork(
             n_features,
