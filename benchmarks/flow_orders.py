@@ -25,7 +25,7 @@ from benchmarks.record import RESULTS
 from benchmarks.runs import Runs
 from deconflow import Observations
 from deconflow.densities import ARCHITECTURES, Architecture, Flow
-from deconflow.densities.transforms import AutoregressiveLayer, LULayer
+from deconflow.densities.layers import AutoregressiveLayer, LULayer
 from deconflow.fitting import Training, fit
 from deconflow.objectives import MaximumLikelihood
 from deconflow.randomness import isolated_rng

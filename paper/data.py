@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from deconflow import GaussianMixture, Observations
 from deconflow.xd import posterior
-from paper.numbers import FILE_ORDER
+from paper.protocols import FILE_ORDER
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ import numpy as np
 from paper import data
 from paper.data import TEST_POINT, TOY_NOISE, Array, exact_posterior
 from paper.protocols import PAPER
-from paper.records import Records, write
+from paper.runs import Records, write
 
 SIGMAS = np.array([0.5, 1.0, 1.5, 2.0])
 #: Mass inside these contours of a Gaussian in two dimensions.

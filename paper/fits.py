@@ -27,18 +27,19 @@ from deconflow.standardising import Standardiser
 from deconflow.xd import Adam, FitSettings, lay_out, log_p, step_on_batch
 from paper import data
 from paper.data import Array, Sample
-from paper.flows import PaperFlow, trained, untrained
-from paper.numbers import W
-from paper.protocols import EARLY_STOPPING_SHARE, Protocol
-from paper.runs import Job, Outcome
-from paper.scores import (
+from paper.flows import (
+    PaperFlow,
     noisy_score,
     outcome,
     recorded,
     recorded_fit,
     recorded_flows,
+    trained,
+    untrained,
     wine_scores,
 )
+from paper.protocols import EARLY_STOPPING_SHARE, Protocol, W
+from paper.runs import Job, Outcome
 from paper.tables import Row, Table
 
 Settings = dict[str, Any]
@@ -340,7 +341,7 @@ def wine_plain(job: Job) -> Outcome:
     rows = model.units.observations(exact)
     objective, n_held_out = MaximumLikelihood(model.prior), _tenth(rows)
     history = _train(objective, rows, n_held_out, training, job.seed, job.checkpoint())
-    w = float(-model.score_samples(sample.test.w).mean()) if column == "w" else None
+    w = float(-model.density_.log_prob(sample.test.w).mean()) if column == "w" else None
     scores, details = wine_scores(model, w, sample), recorded(history, prior=objective.density)
     return Outcome(scores, {**job.settings, "epochs": training.epochs}, details)
 

@@ -8,20 +8,32 @@ from pathlib import Path
 from sklearn.model_selection import ParameterGrid
 
 from paper.data import TEST_SHARE
-from paper.findings import ORDERINGS, AllRuns, differences
-from paper.numbers import CHOSEN, GRID, V, W, printed
-from paper.protocols import BUDGET, EARLY_STOPPING_SHARE, PAPER, PROTOCOLS, Protocol
-from paper.records import Records, Run, write
-from paper.render import (
+from paper.findings import (
     DATASETS,
     NOT_RUN,
+    ORDERINGS,
+    AllRuns,
     aligned,
     completeness,
+    differences,
     figure,
     render,
     runs_of,
     shown,
 )
+from paper.protocols import (
+    BUDGET,
+    CHOSEN,
+    EARLY_STOPPING_SHARE,
+    GRID,
+    PAPER,
+    PROTOCOLS,
+    Protocol,
+    V,
+    W,
+    printed,
+)
+from paper.runs import Records, Run, write
 from paper.search import NAME as GRID_NAME
 from paper.search import SEARCHES, describe, mean_score, rounds
 from paper.tables import MIXTURE, SEEDS, TABLES

@@ -7,9 +7,8 @@ from typing import Any
 from sklearn.model_selection import ParameterGrid
 
 from paper.data import WINES
-from paper.numbers import CHOSEN, FILE_ORDER, GRID, W
-from paper.protocols import Protocol, Rung
-from paper.records import Runs
+from paper.protocols import CHOSEN, FILE_ORDER, GRID, Protocol, Rung, W
+from paper.runs import Runs
 from paper.tables import Row, Task
 
 Settings = dict[str, Any]

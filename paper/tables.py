@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paper.data import WINES
-from paper.numbers import FILE_ORDER
+from paper.protocols import FILE_ORDER
 
 SEEDS = (0, 1, 2, 3, 4)
 

@@ -23,11 +23,11 @@ class LinearGaussian(PosteriorModel):
 
     def sample(self, data, k):
         white = torch.randn(k, len(data), data.latent_dim, dtype=data.w.dtype)
-        v, log_det = Whitening(data).restore(white)
+        v, log_det = Whitening(data).call_and_ladj(white)
         return v, self._log_normal(white) - log_det
 
     def log_prob(self, data, v):
-        white, log_det = Whitening(data).whiten(v)
+        white, log_det = Whitening(data).inv.call_and_ladj(v)
         return self._log_normal(white) + log_det
 
     @staticmethod

@@ -6,7 +6,7 @@ import pytest
 
 from deconflow import Deconvolver
 from deconflow.auto import flows
-from paper import fits, numbers, page, protocols, runs
+from paper import fits, page, protocols, runs
 from paper.protocols import Protocol, Rung
 from paper.reproduction import Reproduction
 
@@ -29,10 +29,10 @@ def tiny(monkeypatch, tmp_path):
     """Experiments of a second, on made-up wines, in a folder of their own."""
     monkeypatch.setitem(protocols.PROTOCOLS, "budget", TINY)
     small = {"learning_rate": (0.01,), "n_components": (2, 3)}
-    monkeypatch.setitem(numbers.GRID, "xd", small)
+    monkeypatch.setitem(protocols.GRID, "xd", small)
     for wine in ("white", "red"):
         point = {"learning_rate": 0.01, "n_components": 2}
-        monkeypatch.setitem(numbers.CHOSEN, (wine, "xd"), point)
+        monkeypatch.setitem(protocols.CHOSEN, (wine, "xd"), point)
     monkeypatch.setitem(fits.TOY_XD, "max_iter", 20)
     monkeypatch.setitem(fits.TOY_XD, "n_init", 1)
     monkeypatch.setattr(fits, "Deconvolver", partial(Deconvolver, quick=True))

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from paper.check import check
 from paper.findings import ORDERINGS, differences
 from paper.page import UNEXPLAINED, part_in
 from paper.protocols import BUDGET
-from paper.records import Records
+from paper.reproduction import check
+from paper.runs import Records
 
 
 def run(table, dataset, row, seed, v, w, **others):

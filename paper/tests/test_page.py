@@ -6,10 +6,9 @@ import shutil
 
 import pytest
 
-from paper.check import check
 from paper.page import cost, grid_part, part_in, seeds, with_parts
 from paper.protocols import BUDGET, EVALUATIONS
-from paper.reproduction import NAMES
+from paper.reproduction import NAMES, check
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ from deconflow.randomness import isolated_rng
 from paper import data
 from paper.fits import FITS, SETTINGS, DrawnPairs, _true_density, toy_settings
 from paper.flows import untrained
-from paper.numbers import CHOSEN, GRID
-from paper.protocols import BUDGET, EVALUATIONS, PAPER
+from paper.protocols import BUDGET, CHOSEN, EVALUATIONS, GRID, PAPER
 from paper.runs import Job
 from paper.search import describe, rounds
 from paper.tables import MIXTURE, TABLES

@@ -14,7 +14,7 @@ import torch
 
 from deconflow.fitting.checkpoint import Checkpoint
 from paper import fits, runs
-from paper.records import Records
+from paper.runs import Records
 from paper.tables import TABLES
 
 ROW = ["elbo-1"]

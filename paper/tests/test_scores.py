@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +10,7 @@ import pytest
 from deconflow import Observations
 from deconflow.estimators import OutOfReachError
 from paper.data import BLURRED, TEST_POINT, TOY_NOISE, TRUTH, Rows, Sample, toy
-from paper.flows import untrained
-from paper.scores import noisy_score, posterior_draws, rates, toy_scores, wine_scores
+from paper.flows import noisy_score, posterior_draws, rates, toy_scores, untrained, wine_scores
 
 SMALL = {"hidden": 8, "n_layers": 1, "posterior_layers": 1, "n_blocks": 1}
 
@@ -19,12 +19,12 @@ class Model:
     """An estimator that knows the toy, or that fails."""
 
     def __init__(self, error=None):
-        self.error = error
+        self.error, self.density_ = error, self
 
-    def score_observations(self, w, noise, n_samples):
+    def log_marginal(self, rows, n_draws):
         if self.error:
             raise self.error
-        return BLURRED.log_prob(w)
+        return SimpleNamespace(log_p=BLURRED.log_prob(rows.w))
 
 
 def test_the_truth_scores_as_the_truth():
@@ -38,8 +38,7 @@ def test_the_truth_scores_as_the_truth():
 class Known:
     """A model whose density of a row is the row's first number."""
 
-    def score_samples(self, v):
-        return v[:, 0]
+    density_ = SimpleNamespace(log_prob=lambda v: v[:, 0])
 
 
 def test_a_wine_is_scored_on_three_kinds_of_rows():

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from paper import figures, fits
-from paper.numbers import CHOSEN
+from paper.findings import core_minutes
 from paper.page import part_in
-from paper.records import Records
-from paper.render import core_minutes
+from paper.protocols import CHOSEN
+from paper.runs import Records
 from paper.search import rounds, searches_named
 from paper.tables import TABLES
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from deconflow.densities.networks import Dropout, MaskedNetwork
+from deconflow.densities.layers import Dropout, MaskedNetwork
 
 
 @pytest.mark.parametrize("residual", [True, False])

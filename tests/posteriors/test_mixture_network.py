@@ -9,7 +9,7 @@ from torch.distributions import Categorical, MixtureSameFamily, MultivariateNorm
 
 from deconflow.observations import Observations
 from deconflow.posteriors import MixtureNetwork
-from deconflow.posteriors.networks import from_truth
+from deconflow.posteriors.networks import coordinates
 
 
 def network(data):
@@ -60,7 +60,7 @@ def test_it_is_the_mixture_it_says_and_draws_from_it(rng):
         parts = MultivariateNormal(found.means, 0.5 * (spread + spread.mT))
         expected = MixtureSameFamily(Categorical(logits=found.log_weights), parts)
         v, log_q = posterior.sample(data, 20_000)
-        z, outer = from_truth(data, v)
+        z, outer = coordinates(data).inv.call_and_ladj(v)
         assert torch.allclose(log_q, expected.log_prob(z) + outer)
     error = expected.stddev / 20_000**0.5
     assert ((z.mean(0) - expected.mean).abs() < 4.5 * error).all()

@@ -7,7 +7,7 @@ The differences between good candidates are as small as their errors, and then t
 jump with the rows: so the rows are drawn anew many times (Bayesian bootstrap), and the answers
 averaged. Where the rows can tell, all answers agree; where they cannot, their average is near
 even, but for what the prior knows: :math:`\kappa_c` rows more than there are speak for each
-candidate (:func:`prior_rows`). A density that is too rough costs far more in :math:`\log p(v)` than
+candidate (:func:`weigh`). A density that is too rough costs far more in :math:`\log p(v)` than
 one that is too smooth, and noisy rows hardly see it.
 
 References
@@ -51,19 +51,13 @@ def weigh(
     if len(rows) > MOST_WEIGHED:
         some = np.linspace(0, len(rows) - 1, MOST_WEIGHED).astype(int)
         log_p, rows = log_p[:, some], rows[some]
-    prior = prior_rows(len(rows), dim)
+    # Rows that are added in favour of each kind. More in one column for log-splines: they are
+    # smoother. For flows more the more rows there are, since rows undervalue them: each is scored
+    # by the one or two flows that have not seen it, and the answer averages all, which is what
+    # flows gain most by.
+    spline, flows = 5.0 if dim == 1 else 1.0, 0.2 * float(np.sqrt(len(rows)))
+    prior = {"mixtures": 0.5, "spline": spline, "bayes": 1.0, "flows": flows}
     return stack(log_p, row_weights[rows], np.array([prior[each.name] for each in candidates]), rng)
-
-
-def prior_rows(n_rows: int, dim: int) -> dict[str, float]:
-    """Return how many rows are added in favour of each kind.
-
-    More in one column for log-splines: they are smoother. For flows more the more rows there are,
-    since rows undervalue them: each is scored by the one or two flows that have not seen it, and
-    the answer averages all, which is what flows gain most by.
-    """
-    spline, flows = 5.0 if dim == 1 else 1.0, 0.2 * float(np.sqrt(n_rows))
-    return {"mixtures": 0.5, "spline": spline, "bayes": 1.0, "flows": flows}
 
 
 def stack(log_p: Array, weights: Array, prior: Array, rng: np.random.RandomState) -> Array:

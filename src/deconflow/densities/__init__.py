@@ -1,9 +1,12 @@
 """Densities ``p(v)`` of the true values, and the networks and layers they are made of."""
 
 from deconflow.densities.base import (
+    ConditionalMixture,
     Density,
     Ensemble,
+    FixedMixture,
     Folded,
+    MixtureDensity,
     StandardNormal,
     simulate,
     without_dropout,
@@ -17,24 +20,24 @@ from deconflow.densities.flows import (
     autoregressive_layer,
     interleave_lu,
 )
-from deconflow.densities.mixtures import ConditionalMixture, FixedMixture, MixtureDensity
-from deconflow.densities.networks import (
-    Dropout,
+from deconflow.densities.layers import (
+    AutoregressiveLayer,
+    ComposedTransform,
     MaskedLinear,
     ResidualNetwork,
     as_arrays,
+    compose,
     load_arrays,
 )
-from deconflow.densities.transforms import AutoregressiveLayer, compose
 
 __all__ = [
     "ARCHITECTURES",
     "DENSITIES",
     "Architecture",
     "AutoregressiveLayer",
+    "ComposedTransform",
     "ConditionalMixture",
     "Density",
-    "Dropout",
     "Ensemble",
     "FixedMixture",
     "Flow",

@@ -8,14 +8,20 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from deconflow.densities.base import Density, Ensemble, StandardNormal
-from deconflow.densities.mixtures import ConditionalMixture, MixtureDensity
-from deconflow.densities.networks import MaskedLinear, MaskedNetwork
-from deconflow.densities.transforms import (
+from deconflow.densities.base import (
+    ConditionalMixture,
+    Density,
+    Ensemble,
+    MixtureDensity,
+    StandardNormal,
+)
+from deconflow.densities.layers import (
     Affine,
     AutoregressiveLayer,
     CouplingLayer,
     LULayer,
+    MaskedLinear,
+    MaskedNetwork,
     Spline,
     Univariate,
     compose,
@@ -47,20 +53,12 @@ class Flow(Density):
 
     def log_prob(self, v: Tensor) -> Tensor:
         """Log density of ``(..., dim)``."""
-        u, log_det = self.to_base(v)
+        u, log_det = compose(self.layers).call_and_ladj(v)
         return self.base.log_prob(u) + log_det
 
     def sample(self, n: int) -> Tensor:
         """Draw ``(n, dim)``."""
-        return self.from_base(self.base.sample(n))
-
-    def to_base(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ``u = T(v)`` and the log-determinant of the map."""
-        return compose(self.layers).call_and_ladj(v)
-
-    def from_base(self, u: Tensor) -> Tensor:
-        """Return ``v = T^{-1}(u)``."""
-        return compose(self.layers).inv(u)
+        return compose(self.layers).inv(self.base.sample(n))
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,13 @@
 """The engine of Deconvolver: candidates of several kinds, averaged by learned weights."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deconflow import ranks
 from deconflow._limits import cpus
 from deconflow.auto import Fitted, Plan, ensemble_of, fit_density, fixed
-from deconflow.certificate import Certificate
 from deconflow.core import EVERYTHING, Run
 from deconflow.engines.checks import refuse_different_rows, refuse_few
 from deconflow.engines.stream_fits import everything_of, folds_of_sample, in_memory
@@ -63,12 +62,7 @@ class AutoSolution:
     @property
     def working(self) -> GaussianMixture:
         """One fit of Gaussian mixtures to all rows, in the user's units."""
-        return self._in_units(self.fitted.proposing)
-
-    @property
-    def certificate(self) -> Certificate:
-        """What the fit knows of itself."""
-        return self.fitted.certificate
+        return self.standardiser.mixture_from_standard(self.fitted.proposing)
 
     def density(self, names: list[str], threads: int | None) -> FittedDensity:
         """Return the average, with the averages without each fold as replicates."""
@@ -85,19 +79,14 @@ class AutoSolution:
         named = _Named(self, names, threads)
         return {name: named.alone(name) for name in self.fitted.parts}
 
-    @cached_property
-    def shares(self) -> dict[str, float]:
-        """The share of each kind of candidate."""
-        return {name: each.share for name, each in self.fitted.standings.items()}
-
     def lean(self) -> "AutoSolution":
         """Return what is saved: candidates without a share have only their standing."""
         return replace(self, fitted=self.fitted.with_shares())
 
     def words(self) -> str:
         """Return what was fitted."""
-        shares = sorted(self.shares.items(), key=lambda item: -item[1])
-        parts = [f"{share:.0%} {WORDS[name]}" for name, share in shares if share > 0]
+        shares = sorted(self.fitted.shares.items(), key=lambda item: -item[1])
+        parts = [f"{share:.0%} {WORDS[name]}" for name, share in shares]
         return f"Average of {', '.join(parts)}.{who_chose(self.fitted.table)}"
 
     def standings(self) -> list[str]:
@@ -113,17 +102,15 @@ class AutoSolution:
 
     def attributes(self) -> dict[str, Any]:
         """Return what Deconvolver shows."""
+        to_units = self.standardiser.mixture_from_standard
         return {
-            "weights_": self.shares,
-            "mixtures_": [self._in_units(each) for each in self.fitted.mixtures_by_fold()],
+            "weights_": {name: each.share for name, each in self.fitted.standings.items()},
+            "mixtures_": list(map(to_units, self.fitted.mixtures_by_fold())),
             "selection_": self.fitted.table,
             "histories_": [member.history for member in self.fitted.members],
             "standardiser_": self.standardiser,
-            "certificate_": self.certificate,
+            "certificate_": self.fitted.certificate,
         }
-
-    def _in_units(self, mixture: GaussianMixture) -> GaussianMixture:
-        return self.standardiser.mixture_from_standard(mixture)
 
 
 @dataclass(frozen=True)
@@ -146,8 +133,8 @@ class _Named:
 
     def mixture_fit(self, mixtures: list[GaussianMixture]) -> MixtureFit:
         """Average mixtures in standardised units; under other noise draws are weighed."""
-        members = [self.solution._in_units(mixture) for mixture in mixtures]
-        return MixtureFit(members, self.names, self.threads, partial(self._weighed, mixtures))
+        members = map(self.solution.standardiser.mixture_from_standard, mixtures)
+        return MixtureFit(list(members), self.names, self.threads, partial(self._weighed, mixtures))
 
     def _weighed(self, mixtures: list[GaussianMixture]) -> "WeightedFit | None":
         """Return what weighs draws of mixtures; None without torch: noise as Gaussians, then."""

@@ -181,7 +181,13 @@ class Flow:
                 **own, dtype=PRECISION, dim=rows.latent_dim, n_features=features
             )
             density, posterior = settings.networks()
-            training = training_of(given, len(train))
+            steps_an_epoch = math.ceil(len(train) / given.batch_size)
+            training = Training(
+                epochs=given.epochs or min(MOST_EPOCHS, math.ceil(STEPS / steps_an_epoch)),
+                batch_size=given.batch_size,
+                learning_rate=given.learning_rate,
+                averaging=AVERAGING,
+            )
             run.progress.begin(TRAINING, "epochs", training.epochs)
             objective = getattr(objectives, OBJECTIVES[given.objective])
             history = fit(
@@ -193,14 +199,3 @@ class Flow:
                 progress=run.progress,
             )
         return FlowSolution(settings, units, density, posterior, history)
-
-
-def training_of(given: Any, n_rows: int) -> Training:
-    """Return the settings of the fit loop."""
-    epochs = given.epochs
-    if epochs is None:
-        epochs = min(MOST_EPOCHS, math.ceil(STEPS / math.ceil(n_rows / given.batch_size)))
-    return Training(
-        epochs=epochs, batch_size=given.batch_size, learning_rate=given.learning_rate,
-        averaging=AVERAGING,
-    )  # fmt: skip

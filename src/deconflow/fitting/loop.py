@@ -170,7 +170,9 @@ class _Fit:
             if self.history.stopped_early:
                 break
             self._epoch(epoch)
-            progress.advance(remark=self._summary())
+            shown = {"train": self.history.train, "validation": self.history.validation}
+            words = [f"{name} {values[-1]:.4f}" for name, values in shown.items() if values]
+            progress.advance(remark=", ".join(words))
             with ranks.own_work():
                 for callback in callbacks:
                     callback(epoch, self.history)
@@ -253,22 +255,18 @@ class _Fit:
             self.scheduler.step(-value)
         best, patience = self.history.best_epoch, self.training.patience
         since = epoch - (-1 if best is None else best)
-        self.history.stopped_early = patience is not None and since >= patience
+        self.history.stopped_early = since >= (patience or math.inf)
 
     def _make_scheduler(self) -> ConstantLR | CosineAnnealingLR | ReduceLROnPlateau:
-        settings = self.training
-        if settings.schedule == "cosine":
-            steps = settings.epochs * len(self.batches)
-            lowest = settings.learning_rate * settings.learning_rate_end
-            return CosineAnnealingLR(self.optimiser, steps, eta_min=lowest)
-        if settings.schedule == "plateau":
-            factor, patience = settings.plateau_factor, settings.plateau_patience
-            return ReduceLROnPlateau(self.optimiser, "min", factor, patience, threshold=0.0)
+        given = self.training
+        if given.schedule == "cosine":
+            lowest = given.learning_rate * given.learning_rate_end
+            return CosineAnnealingLR(self.optimiser, given.epochs * len(self.batches), lowest)
+        if given.schedule == "plateau":
+            return ReduceLROnPlateau(
+                self.optimiser, "min", given.plateau_factor, given.plateau_patience, threshold=0.0
+            )
         return ConstantLR(self.optimiser, 1.0)
-
-    def _summary(self) -> str:
-        shown = {"train": self.history.train, "validation": self.history.validation}
-        return ", ".join(f"{name} {values[-1]:.4f}" for name, values in shown.items() if values)
 
     def _state(self) -> dict[str, Any]:
         return {

@@ -156,8 +156,8 @@ class _Pairs:
         same_state = torch.ones_like(x.log_weights.mT, dtype=torch.bool)
         same_state[:, 0] = self.met
         i, j, together = couple_choices(_chances(x), _chances(y), same_state)
-        j = torch.where(self.met, i, j)
-        return _Pairs(self.rows, _taken(x, i), _taken(y, j), self.met | together)
+        behind = _taken(y, torch.where(self.met, i, j))
+        return _Pairs(self.rows, _taken(x, i), behind, self.met | together)
 
     def take(self, which: Tensor) -> "_Pairs":
         """Keep some rows."""
@@ -169,8 +169,8 @@ class _Pairs:
 
 
 def _joined(kept: WeightedDraws, fresh: WeightedDraws) -> WeightedDraws:
-    log_weights = torch.cat([kept.log_weights, fresh.log_weights])
-    return WeightedDraws(torch.cat([kept.v, fresh.v]), log_weights)
+    both = [kept.v, fresh.v], [kept.log_weights, fresh.log_weights]
+    return WeightedDraws(*map(torch.cat, both))
 
 
 def _chances(draws: WeightedDraws) -> Tensor:

@@ -8,11 +8,12 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Transform
+from torch.distributions import AffineTransform, Transform, constraints, identity_transform
 
 from deconflow.densities import (
     Architecture,
     AutoregressiveLayer,
+    ComposedTransform,
     ResidualNetwork,
     autoregressive_layer,
     compose,
@@ -32,7 +33,7 @@ LARGEST_LOG_SD = 5.0
 START_SPREAD = 0.5
 
 
-class Whitening:
+class Whitening(Transform):
     r"""The affine map :math:`v = \mu + C^{-T} z` in which each row's posterior is standard normal.
 
     That is, the posterior of :math:`v \sim N(0, I)` given :math:`w = R v + n`. With
@@ -45,20 +46,25 @@ class Whitening:
     mean and covariance.
     """
 
+    domain = codomain = constraints.real_vector
+    bijective = True
+
     def __init__(self, data: Observations) -> None:
+        super().__init__()
         centred = (data.w - data.noise.mean()).unsqueeze(-1)
         mean, self.factor = standard_posterior(data.noise.cholesky(), data.projections(), centred)
-        self.mean, self.log_pivots = mean.squeeze(-1), log_pivots(self.factor)
+        self.mean = mean.squeeze(-1)
 
-    def restore(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ``v`` of ``z`` with shape ``(k, N, D)``, and ``log |dv / dz|``, ``(N,)``."""
+    def _call(self, z: Tensor) -> Tensor:
         offset = torch.linalg.solve_triangular(self.factor.mT, self._columns(z), upper=True)
-        return self.mean + self._rows(offset, z), -self.log_pivots
+        return self.mean + self._rows(offset, z)
 
-    def whiten(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ``z`` of ``v`` with shape ``(k, N, D)``, and ``log |dz / dv|``, ``(N,)``."""
-        white = self.factor.mT @ self._columns(v - self.mean)
-        return self._rows(white, v), self.log_pivots
+    def _inverse(self, v: Tensor) -> Tensor:
+        return self._rows(self.factor.mT @ self._columns(v - self.mean), v)
+
+    def log_abs_det_jacobian(self, z: Tensor, v: Tensor) -> Tensor:
+        """Log-determinant of each row, ``(N,)``."""
+        return -log_pivots(self.factor)
 
     def _columns(self, x: Tensor) -> Tensor:
         """Bring ``(k, N, D)`` into one matrix of columns for each factor."""
@@ -87,47 +93,23 @@ def network_features(data: Observations, n_features: int) -> Tensor:
     return SOFT_LIMIT * torch.asinh(features / SOFT_LIMIT)
 
 
-def to_truth(data: Observations, z: Tensor, anchored: bool = True) -> tuple[Tensor, Tensor | float]:
-    """Map a network's coordinates ``z`` to the truth's, with the log-determinant.
+def coordinates(data: Observations, anchored: bool = True) -> ComposedTransform:
+    """Return the map from a network's coordinates to those of the true values.
 
     Noise of bounded support: ``w - v`` lies in it. Otherwise, if ``anchored``, the coordinates in
     which the posterior of a standard normal truth is standard normal.
     """
-    support = _support(data)
-    if support is None:
-        return Whitening(data).restore(z) if anchored else (z, 0.0)
-    to_support, unit, start = support
-    n = to_support(z + start)
-    return data.w - n / unit, _log_slope(to_support, z + start, n, unit)
-
-
-def from_truth(
-    data: Observations, v: Tensor, anchored: bool = True
-) -> tuple[Tensor, Tensor | float]:
-    """Map the truth's coordinates to a network's, with the log-determinant."""
-    support = _support(data)
-    if support is None:
-        return Whitening(data).whiten(v) if anchored else (v, 0.0)
-    to_support, unit, start = support
-    n = (data.w - v) * unit
-    z = to_support.inv(n)
-    return z - start, -_log_slope(to_support, z, n, unit)
-
-
-def _log_slope(to_support: Transform, z: Tensor, n: Tensor, unit: Tensor) -> Tensor:
-    """Log-determinant of ``z -> n / unit``, summed over the values of a row."""
-    ladj = to_support.log_abs_det_jacobian(z, n)
-    return (ladj.sum(-1) if ladj.dim() == z.dim() else ladj) - unit.log().sum()
-
-
-def _support(data: Observations) -> tuple[Transform, Tensor, Tensor] | None:
     support = data.noise.support_map()
-    if support is not None and not (data.projection is None and data.observed is None):
+    if support is None:
+        return ComposedTransform(Whitening(data) if anchored else identity_transform)
+    if data.projection is not None or data.observed is not None:
         raise ValueError(
             "Expected complete rows without a projection, because the noise has a bounded "
             "support; got missing values or a projection."
         )
-    return support
+    to_support, unit, start = support
+    shift, back = AffineTransform(start, 1.0, 1), AffineTransform(data.w, -1 / unit, 1)
+    return ComposedTransform(shift, to_support, back)
 
 
 class RecognitionFlow(PosteriorModel):
@@ -189,21 +171,20 @@ class RecognitionFlow(PosteriorModel):
         """Draw ``(k, N, D)`` with log densities, in one pass."""
         u = data.w.new_empty(k, len(data), self.dim)
         u.normal_(generator=own_generator(u.device))
-        z, inner = compose(self.layers, self._context(data)).call_and_ladj(u)
-        v, outer = to_truth(data, z, self.anchored)
-        return v, self._log_normal(u) - inner - outer
+        v, log_det = self._map(data).call_and_ladj(u)
+        return v, self._log_normal(u) - log_det
 
     def log_prob(self, data: Observations, v: Tensor) -> Tensor:
         """Log density ``(k, N)``, in one pass for each dimension."""
-        z, outer = from_truth(data, v, self.anchored)
-        u, inner = compose(self.layers, self._context(data)).inv.call_and_ladj(z)
-        return self._log_normal(u) + inner + outer
+        u, log_det = self._map(data).inv.call_and_ladj(v)
+        return self._log_normal(u) + log_det
+
+    def _map(self, data: Observations) -> ComposedTransform:
+        flow = compose(self.layers, self.embedding(network_features(data, self.n_features)))
+        return ComposedTransform(flow, coordinates(data, self.anchored))
 
     def _log_normal(self, u: Tensor) -> Tensor:
         return -0.5 * (u.square().sum(-1) + self.dim * math.log(2 * math.pi))
-
-    def _context(self, data: Observations) -> Tensor:
-        return self.embedding(network_features(data, self.n_features))
 
 
 class MixtureNetwork(PosteriorModel):
@@ -247,8 +228,7 @@ class MixtureNetwork(PosteriorModel):
         blocks: int = 2,
     ) -> None:
         super().__init__()
-        self.dim, self.n_features = dim, n_features
-        self.components = components
+        self.dim, self.n_features, self.components = dim, n_features, components
         self.sizes = [1, dim, dim, dim * (dim - 1) // 2]
         self.network = ResidualNetwork(
             n_features,
@@ -263,13 +243,13 @@ class MixtureNetwork(PosteriorModel):
         with torch.no_grad():
             mixture = self.mixture(data)
             z = mixture.sample(k)
-            v, outer = to_truth(data, z)
-            return v, mixture.log_prob(z) - outer
+            v, log_det = coordinates(data).call_and_ladj(z)
+            return v, mixture.log_prob(z) - log_det
 
     def log_prob(self, data: Observations, v: Tensor) -> Tensor:
         """Log density ``(k, N)``."""
-        z, outer = from_truth(data, v)
-        return self.mixture(data).log_prob(z) + outer
+        z, log_det = coordinates(data).inv.call_and_ladj(v)
+        return self.mixture(data).log_prob(z) + log_det
 
     def mixture(self, data: Observations) -> RowMixtures:
         """Return the mixture of each row, in the network's coordinates."""
@@ -301,7 +281,7 @@ class MixtureNetwork(PosteriorModel):
             white.mean.unsqueeze(1) + (turn @ own.means.unsqueeze(-1)).squeeze(-1),
             turn @ own.factors,
             own.whiteners.unflatten(1, (self.components, -1)) @ factor.mT,
-            own.log_dets - white.log_pivots.unsqueeze(-1),
+            own.log_dets - log_pivots(factor),
         )
 
     @torch.no_grad()

@@ -85,11 +85,9 @@ class RowsWithProposals:
         narrow, _, kernel = self._shares()
         dtype, device = self.mixtures.means.dtype, self.mixtures.means.device
         u = torch.rand(k, len(self), 1, dtype=dtype, device=device, generator=own_generator(device))
-        v = self.mixtures.sample(k, torch.where(u < narrow, 1.0, STRETCH).to(dtype))
-        if kernel == 0:
-            return v
-        observed = self.observations
-        return torch.where(u < 1 - kernel, v, observed.w - observed.noise.sample(k))
+        rows, stretch = self.observations, torch.where(u < narrow, 1.0, STRETCH).to(dtype)
+        v = self.mixtures.sample(k, stretch)
+        return v if kernel == 0 else torch.where(u < 1 - kernel, v, rows.w - rows.noise.sample(k))
 
     def log_ratio(self, v: Tensor) -> Tensor:
         """Log of ``p(w given v) / q(v)``, ``(k, N)``: a weight but for the density."""
@@ -109,10 +107,9 @@ class RowsWithProposals:
         return WeightedDraws(v, log_p + self.log_ratio(v))
 
     def _shares(self) -> tuple[float, float, float]:
-        rows = self.observations
+        rows, (narrow, wide, kernel) = self.observations, SHARES
         complete = rows.observed is None and rows.projection is None and rows.noise.flags is None
-        narrow, wide, kernel = SHARES
-        return (narrow, wide, kernel) if complete else (narrow, wide + kernel, 0.0)
+        return SHARES if complete else (narrow, wide + kernel, 0.0)
 
 
 def propose(
