@@ -325,10 +325,8 @@ class _Search:
 
     def rungs(self) -> list[Candidate]:
         """Return what the ladder is made of: the first floor, and more and more components."""
-        kinds = [(each.settings.floor, each.settings.shrinkage) for each in self.tried]
-        first = [
-            each for each, kind in zip(self.tried, kinds, strict=True) if kind == (FIRST_FLOOR, 0)
-        ]
+        settings = [(each.settings, each) for each in self.tried]
+        first = [each for s, each in settings if (s.floor, s.shrinkage) == (FIRST_FLOOR, 0)]
         return sorted(first, key=lambda each: each.settings.n_components)
 
     def not_behind(self, tried: list[Candidate]) -> NDArray[np.intp]:
