@@ -377,11 +377,6 @@ class ChainSettings:
         """Densities that one sweep computes: rows times components times parts of the noise."""
         return float(self.n_components * rows.n_gaussians)
 
-    def kept(self) -> set[int]:
-        """Numbers of the sweeps after which the mixture is kept."""
-        last = np.linspace(self.burn_in, self.sweeps, self.snapshots + 1)[1:]
-        return {round(float(each)) for each in last}
-
 
 @dataclass
 class Chain:
@@ -451,21 +446,14 @@ def starts_of_chains(
     if prepared.rows.dim >= FEW_COLUMNS:
         begin = FitSettings(settings.n_components, floor=floor)
         return [prepared.start(begin, check_random_state(seed)) for seed in seeds]
-    return _by_em(prepared, floor, settings.n_components, seeds)
-
-
-def _by_em(
-    prepared: PreparedData, floor: float, most: int, seeds: Sequence[int]
-) -> list[GaussianMixture]:
-    """Fit mixtures by EM, each of as many components as gain more than they cost."""
     n, rows = len(prepared.data), prepared.rows
     stopping = Stopping(1e-4, 100, accelerate=True, threads=1)
     price = 0.5 * np.log(n) / n
     best, found = -np.inf, list[GaussianMixture]()
-    for size in [size for size in COMPONENTS_TO_TRY if size <= min(most, n)]:
-        settings = FitSettings(size, floor=floor, stopping=stopping)
+    for size in [size for size in COMPONENTS_TO_TRY if size <= min(settings.n_components, n)]:
+        each = FitSettings(size, floor=floor, stopping=stopping)
         some = seeds[:1] if size == 1 else seeds
-        fits = [prepared.fit(settings, check_random_state(seed)) for seed in some]
+        fits = [prepared.fit(each, check_random_state(seed)) for seed in some]
         score = max(fit.log_likelihood for fit in fits) - price * n_parameters(size, rows.dim)
         if score <= best:
             break
@@ -504,6 +492,8 @@ def sample_chains(
     """
     alone = Stopping(tol=1e-5, max_iter=200, accelerate=True, threads=1)
     one = prepared.fit(FitSettings(1, floor=0.1, stopping=alone), check_random_state(0)).mixture
+    last = np.linspace(settings.burn_in, settings.sweeps, settings.snapshots + 1)[1:]
+    kept = {round(float(each)) for each in last}
     rows, whole = prepared.rows, prepared.rows.units.mixture_to_standard(one)
 
     def sample(start: GaussianMixture, floor: float, seed: int) -> Chain:
@@ -511,7 +501,7 @@ def sample_chains(
         sweeper = Sweeper(rows, prior, np.random.Generator(np.random.SFC64(seed)))
         start = rows.units.mixture_to_standard(start)
         state = begin(start, settings.n_components, prior, rows.total_weight)
-        chain, kept, trace = Chain(floor), settings.kept(), []
+        chain, trace = Chain(floor), []
         for sweep in range(1, settings.sweeps + 1):
             sweeper.sweep(state)
             trace.append((state.log_p, np.count_nonzero(state.count)))
