@@ -1,9 +1,10 @@
-"""Extreme Deconvolution with the arguments of Bovy's C library."""
+"""Extreme Deconvolution with the arguments of Bovy's C library, and its split-and-merge moves."""
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from deconflow._types import Array, BoolArray
 from deconflow.checks import as_floats, check_number
-from deconflow.compat.split_merge import split_and_merge
 from deconflow.files import as_path, clear_write_errors
 from deconflow.frames import plain_table
 from deconflow.guests import as_guest
@@ -21,11 +21,15 @@ from deconflow.observations import Observations
 from deconflow.xd import (
     SMALLEST_VARIANCE,
     Constraints,
+    EMResult,
     KernelRows,
     Stopping,
+    Sums,
+    em,
     expectation,
     lay_out,
     made_feasible,
+    with_floor,
 )
 
 #: What the arguments are called elsewhere in this library, and here.
@@ -113,8 +117,11 @@ def extreme_deconvolution(
     if maxiter != np.inf:
         _check_whole("maxiter", maxiter)
     _check_whole("splitnmerge", splitnmerge)
-    with _own_names():
+    try:
         rows = _rows(ydata, ycovar, projection, weight, logweight)
+    except (TypeError, ValueError) as error:  # by the names that arguments have here
+        words = re.sub(r"\b(w|noise|weights)\b", lambda found: NAMES[found[0]], str(error))
+        raise type(error)(words) from error
     K, dx = getattr(xamp, "size", 0), rows.dim
     for name, array, shape in (
         ("xamp", xamp, (K,)),
@@ -134,11 +141,11 @@ def extreme_deconvolution(
     stopping = Stopping(tol=tol, max_iter=int(min(maxiter, 2**62)))
     path: list[float | None] = []
     with suppress(np.linalg.LinAlgError):
-        result, path = split_and_merge(start, rows, constraints, stopping, depth)
+        result, path = _split_and_merge(start, rows, constraints, stopping, depth)
     if not (path and np.isfinite(result.log_likelihood)):  # a singular covariance: a tiny floor
         floored = replace(constraints, floor=SMALLEST_VARIANCE * np.eye(dx))
         begin = made_feasible(start, floored)
-        result, path = split_and_merge(begin, rows, floored, stopping, depth)
+        result, path = _split_and_merge(begin, rows, floored, stopping, depth)
     before, mixture = map(rows.units.mixture_from_standard, (start, result.mixture))
     xamp[:], xmean[:], xcovar[:] = mixture.weights, mixture.means, mixture.covariances
     if logfile is not None:
@@ -179,16 +186,6 @@ def _described(when: str, mixture: GaussianMixture) -> str:
     return "\n".join(lines) + "\n"
 
 
-@contextmanager
-def _own_names() -> Iterator[None]:
-    """Let errors speak of the arguments by the names that they have here."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        words = re.sub(r"\b(w|noise|weights)\b", lambda found: NAMES[found[0]], str(error))
-        raise type(error)(words) from error
-
-
 def _check_whole(name: str, value: float) -> None:
     """Whole numbers may be written as floats, such as 1e9."""
     check_number(name, value, -np.inf, open_low=True)
@@ -204,8 +201,7 @@ def _check_start(name: str, array: Array, shape: tuple[int, ...]) -> None:
         )
     if array.shape != shape:
         raise ValueError(f"Expected {name} of shape {shape}; got {array.shape}.")
-    read = as_floats(array, name)
-    read = np.triu(read) if array.ndim == 3 else read
+    read = np.triu(as_floats(array, name)) if array.ndim == 3 else as_floats(array, name)
     if not np.isfinite(read).all() or (name == "xamp" and (array < 0).any()):
         raise ValueError(f"Expected finite values in {name}, amplitudes of at least 0; got others.")
     if not array.flags.writeable:
@@ -213,8 +209,7 @@ def _check_start(name: str, array: Array, shape: tuple[int, ...]) -> None:
 
 
 def _symmetric(xcovar: Array) -> Array:
-    upper = np.triu(xcovar)
-    return upper + np.swapaxes(np.triu(xcovar, 1), 1, 2)
+    return np.triu(xcovar) + np.swapaxes(np.triu(xcovar, 1), 1, 2)
 
 
 def _flags(fixed: Fixed, n_components: int) -> BoolArray:
@@ -223,8 +218,7 @@ def _flags(fixed: Fixed, n_components: int) -> BoolArray:
         raise ValueError(
             f"Expected fixamp, fixmean and fixcovar as one flag or {n_components}; got {fixed!r}."
         )
-    flags = flags.astype(bool)
-    return np.broadcast_to(flags.reshape(-1), (n_components,)).copy()
+    return np.broadcast_to(flags.astype(bool).reshape(-1), (n_components,))
 
 
 def _rows(
@@ -250,3 +244,79 @@ def _rows(
     mean = float(omega.mean())  # observations have weights of mean one; this library's are raw
     blocks = [replace(block, omega=block.omega * mean) for block in rows.blocks]
     return replace(rows, blocks=blocks, weights=omega)
+
+
+def _split_and_merge(
+    start: GaussianMixture,
+    rows: KernelRows,
+    constraints: Constraints,
+    stopping: Stopping,
+    depth: int,
+) -> tuple[EMResult, list[float | None]]:
+    """Fit, and improve the fit as long as one of the ``depth`` best moves raises the likelihood.
+
+    With the path of accepted likelihoods; None stands for a blank.
+
+    References
+    ----------
+    Ueda, Nakano, Ghahramani, Hinton (2000), "SMEM Algorithm for GaussianMixture Models"
+    """
+    rng = np.random.RandomState(0)
+    result = em(start, rows, constraints, stopping)
+    path: list[float | None] = [*result.history, None]
+    improved = depth > 0 and start.n_components >= 3 and np.isfinite(result.log_likelihood)
+    while improved:
+        improved = False
+        sums = expectation(result.mixture, rows, moments=False, responsibilities=True)
+        for merged, other, split in islice(_moves(result.mixture, sums), depth):
+            moved = _move(result.mixture, (merged, other, split), constraints, rng)
+            partial = em(moved, rows, constraints.but_for([merged, other, split]), stopping)
+            full = em(partial.mixture, rows, constraints, stopping)
+            if full.log_likelihood > result.log_likelihood + max(stopping.tol, 1e-12):
+                path += [*partial.history, None, *full.history, None]
+                result, improved = full, True
+                break
+    return result, path
+
+
+def _moves(mixture: GaussianMixture, sums: Sums) -> Iterator[tuple[int, int, int]]:
+    """Triples (merge, merge, split), most promising first."""
+    q = sums.responsibilities
+    assert q is not None
+    K = len(mixture.weights)
+    overlap = q.T @ q
+    # the divergence of each component's own rows from its density of them
+    share = q / np.maximum(q.sum(0), 1e-300)
+    log_q = np.log(np.maximum(q, 1e-300))
+    log_density = log_q + sums.log_p[:, None] - np.log(np.maximum(mixture.weights, 1e-300))
+    misfit = (share * (np.log(np.maximum(share, 1e-300)) - log_density)).sum(0)
+    pairs = [(i, j) for i in range(K) for j in range(i + 1, K)]
+    for i, j in sorted(pairs, key=lambda pair: -overlap[pair]):
+        for k in np.argsort(-misfit):
+            if k not in (i, j):
+                yield i, j, int(k)
+
+
+def _move(
+    mixture: GaussianMixture,
+    move: tuple[int, int, int],
+    constraints: Constraints,
+    rng: np.random.RandomState,
+) -> GaussianMixture:
+    i, j, k = move
+    weights, means = mixture.weights.copy(), mixture.means.copy()
+    covariances = mixture.covariances.copy()
+    both = max(weights[i] + weights[j], 1e-300)
+    means[i] = (weights[i] * means[i] + weights[j] * means[j]) / both
+    covariances[i] = (weights[i] * covariances[i] + weights[j] * covariances[j]) / both
+    weights[i], half = weights[i] + weights[j], 0.5 * weights[k]
+    weights[j] = weights[k] = half
+    covariances = with_floor(covariances, 1e-12 * np.eye(mixture.dim))
+    step = np.linalg.cholesky(covariances[k]) @ rng.standard_normal(mixture.dim)
+    means[j], means[k] = means[k] + 0.5 * step, means[k] - 0.5 * step
+    size = np.exp(np.linalg.slogdet(covariances[k])[1] / mixture.dim)
+    covariances[j] = covariances[k] = size * np.eye(mixture.dim)
+    covariances = with_floor(covariances, constraints.floor)
+    weights = np.where(constraints.fixed_weights, mixture.weights, weights)
+    kept = constraints.kept(mixture, weights, means, covariances)
+    return GaussianMixture(weights, kept.means, kept.covariances)

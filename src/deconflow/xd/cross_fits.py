@@ -53,7 +53,11 @@ def make_folds(data: Observations, n_folds: int, rng: np.random.RandomState) -> 
         return [Fold(*pair) for pair in by_chance.split(np.empty(n_rows))]
     if n_rows > 2 and seen.sum(0).min() == 1:
         _refuse_rare(int(seen.sum(0).argmin()), "rows", "one")
-    return _dealt_out(seen, folds, seed)
+    order = np.random.RandomState(seed).permutation(n_rows)
+    order = order[_by_pattern(seen[order])]  # by chance where the pattern is the same
+    number = np.empty(n_rows, np.int64)
+    number[order] = np.arange(n_rows) % folds
+    return numbered_folds(number, folds)
 
 
 def _refuse_rare(column: int, what: str, got: str) -> NoReturn:
@@ -61,15 +65,6 @@ def _refuse_rare(column: int, what: str, got: str) -> NoReturn:
         f"Expected every column of w to be measured in at least 2 {what}, to choose by held-out "
         f"rows; got column {column} in {got}. Drop it, or fit XDGMM with one number of components."
     )
-
-
-def _dealt_out(seen: BoolArray, folds: int, seed: int) -> list[Fold]:
-    """Deal out rows in the order of what is missing, by chance where that is the same."""
-    order = np.random.RandomState(seed).permutation(len(seen))
-    order = order[_by_pattern(seen[order])]
-    number = np.empty(len(seen), np.int64)
-    number[order] = np.arange(len(seen)) % folds
-    return numbered_folds(number, folds)
 
 
 def _groups_dealt_out(

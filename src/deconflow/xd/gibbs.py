@@ -28,10 +28,9 @@ Gaussian mixtures", https://arxiv.org/abs/1606.06828
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import repeat
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import gammaln, multigammaln
 from sklearn.utils import check_random_state
 
 from deconflow._limits import cpus
@@ -50,9 +49,8 @@ from deconflow.xd.fit import (
     without,
 )
 from deconflow.xd.kernel import draws
-from deconflow.xd.layout import Block, KernelRows
+from deconflow.xd.layout import KernelRows
 
-KINDS = {"diagonal": 0, "full": 1, "projected": 2}
 #: Grid of ``nu - (D - 1)``, degrees of freedom of the components' covariances.
 FREEDOMS = np.array([1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0])
 #: Grid of ``a``, even in its logarithm.
@@ -68,11 +66,6 @@ class Prior:
     mean: Array
     covariance: Array
     floor: Array
-
-    @property
-    def dim(self) -> int:
-        """Number of dimensions."""
-        return len(self.mean)
 
 
 @dataclass
@@ -147,7 +140,7 @@ def begin(start: GaussianMixture, n_components: int, prior: Prior, n_rows: float
         psi=prior.covariance / 10.0,
         m0=prior.mean.copy(),
         kappa=0.1,
-        nu=prior.dim + 2.0,
+        nu=len(prior.mean) + 2.0,
         a=float(CONCENTRATIONS[len(CONCENTRATIONS) // 2]),
         count=n_rows * start.weights,
         centre=start.means.copy(),
@@ -206,44 +199,35 @@ class Sweeper:
     def _pass(self, state: State) -> tuple[Array, Array]:
         """Draw the rows' components and truths; return the sums of the latter."""
         K, D = state.mu.shape
-        count, first, second = np.zeros(K), np.zeros((K, D)), np.zeros((K, D, D))
+        sums = np.zeros(K), np.zeros((K, D)), np.zeros((K, D, D))
         mixture = state.drawn(self.prior.floor)
-        total = 0.0
+        total, fine = 0.0, True
         for block in self.rows.blocks:
-            total += self._block(block, mixture, state, (count, first, second))
-        state.count = count
-        state.log_p = total / self.rows.total_weight
-        return first, second
-
-    def _block(
-        self, block: Block, mixture: GaussianMixture, state: State, sums: tuple[Array, ...]
-    ) -> float:
-        seen = Pass(block, mixture, False, False)
-        chosen, log_p = np.empty(block.w.shape[2], np.int64), np.empty(block.w.shape[2])
-        draws.choose_rows(
-            seen.functions[0], block.w, seen.s, block.log_share, seen.log_a, seen.means,
-            seen.packed, self.rng.random(block.w.shape[2]), chosen, log_p,
-        )  # fmt: skip
-        if block.kind == "shared":
-            gain, root = _conditional(seen, state, self.prior.floor)
-            n_parts = len(seen.log_a) // len(state.mu)
-            draws.draw_shared(
-                self.rng, block.w, chosen, n_parts, block.omega, seen.means, gain, root, *sums
-            )
-        else:
-            projection, cover, across = np.zeros((0, self.prior.dim)), mixture.covariances, state.U
-            if block.projection is not None:
-                projection = R = np.ascontiguousarray(block.projection)
-                cover, across = R @ cover @ R.T, state.U @ R.T
-            fine = draws.draw_rows(
-                self.rng, block.w, block.s, KINDS[block.kind],
-                projection, chosen, block.omega, state.mu, state.U, state.root,
-                self.prior.floor, self.floor_root, cover, across, *sums,
+            seen = Pass(block, mixture, False, False)
+            _, size, n = block.w.shape
+            chosen, log_p = np.empty(n, np.int64), np.empty(n)
+            draws.choose_rows(
+                seen.functions[0], block.w, seen.s, block.log_share, seen.log_a, seen.means,
+                seen.packed, self.rng.random(n), chosen, log_p,
             )  # fmt: skip
-            if not fine:
-                raise np.linalg.LinAlgError("Matrix is not positive definite")
-        log_p += block.log_unit
-        return float(log_p.sum() if len(block.omega) == 0 else block.omega @ log_p)
+            R = np.eye(size, D) if block.projection is None else block.projection
+            if block.common is not None:
+                gain, root = _conditional(seen, R, block.common[2], state, self.prior.floor)
+                draws.draw_shared(
+                    self.rng, block.w, chosen, len(block.common[0]), block.omega, seen.means, gain,
+                    root, *sums,
+                )  # fmt: skip
+            else:
+                fine &= draws.draw_rows(
+                    self.rng, block.w, block.s, R, chosen, block.omega, state.mu, state.U,
+                    state.root, self.floor_root, mixture.covariances, *sums,
+                )  # fmt: skip
+            log_p += block.log_unit
+            total += float(log_p.sum() if len(block.omega) == 0 else block.omega @ log_p)
+        if not fine:
+            raise np.linalg.LinAlgError("Matrix is not positive definite")
+        state.count, state.log_p = sums[0], total / self.rows.total_weight
+        return sums[1:]
 
     def _components(self, state: State, which: IntArray, first: Array, second: Array) -> None:
         K, D = state.mu.shape
@@ -260,7 +244,7 @@ class Sweeper:
 
     def _location(self, state: State, occupied: IntArray) -> None:
         """Draw ``kappa`` and ``m0``."""
-        D, precision = self.prior.dim, state.precision[occupied]
+        D, precision = len(self.prior.mean), state.precision[occupied]
         offset = state.mu[occupied] - state.m0
         square = float(np.einsum("ki,kij,kj->", offset, precision, offset))
         shape = 0.5 + 0.5 * D * len(occupied)
@@ -274,30 +258,23 @@ class Sweeper:
 
     def _shape(self, state: State, occupied: IntArray) -> None:
         """Draw ``nu`` with ``Psi`` integrated out, then ``Psi``, then the scales."""
-        D, K = self.prior.dim, len(occupied)
+        D, K = len(self.prior.mean), len(occupied)
         precision, scales = state.precision[occupied], state.scales[occupied]
         inverse = 10.0 * D * self.whole_precision + np.einsum("k,kij->ij", scales, precision)
         nu = D - 1 + FREEDOMS
         whole = D + K * nu
         log_det = -float(np.linalg.slogdet(inverse)[1])
         log_p = 0.5 * nu * (D * np.log(scales).sum() - state.log_det[occupied].sum())
-        log_p += _log_gamma(whole / 2, D) - K * _log_gamma(nu / 2, D) + 0.5 * whole * log_det
+        log_p += multigammaln(whole / 2, D) - K * multigammaln(nu / 2, D) + 0.5 * whole * log_det
         state.nu = float(nu[self._pick(log_p)])
-        state.psi = self._wishart(D + K * state.nu, inverse)
+        A = np.tril(self.rng.standard_normal((D, D)), -1)  # a Wishart draw, by Bartlett
+        freedom = D + K * state.nu - np.arange(D)
+        A[np.diag_indices(D)] = np.sqrt(2.0 * self.rng.standard_gamma(freedom / 2.0))
+        root = np.linalg.solve(np.linalg.cholesky(_regular(inverse)).T, A)
+        state.psi = root @ root.T
         traces = np.einsum("ij,kji->k", state.psi, precision)
         drawn = self.rng.standard_gamma(1.0 + 0.5 * state.nu * D, K)
         state.scales[occupied] = drawn / (1.0 + 0.5 * traces)
-
-    def _wishart(self, freedom: float, inverse_scale: Array) -> Array:
-        """Draw from a Wishart law, by Bartlett."""
-        D = len(inverse_scale)
-        A = np.tril(self.rng.standard_normal((D, D)), -1)
-        A[np.diag_indices(D)] = np.sqrt(
-            2.0 * self.rng.standard_gamma((freedom - np.arange(D)) / 2.0)
-        )
-        factor = np.linalg.cholesky(_regular(inverse_scale))
-        root = np.linalg.solve(factor.T, A)
-        return root @ root.T
 
     def _weights(self, state: State) -> None:
         """Draw ``a`` with the weights integrated out, then the weights."""
@@ -313,16 +290,14 @@ class Sweeper:
         return int(self.rng.choice(len(p), p=p / p.sum()))
 
 
-def _conditional(seen: Pass, state: State, floor: Array) -> tuple[Array, Array]:
+def _conditional(
+    seen: Pass, R: Array, noise: Array, state: State, floor: Array
+) -> tuple[Array, Array]:
     """Gain ``U R' T^-1`` and a root of the covariance of ``x`` given ``w``, as sums of squares."""
-    block, D = seen.block, state.mu.shape[1]
-    R = np.eye(D) if block.projection is None else block.projection
-    assert block.common is not None
-    noise = block.common[2]
     U = np.repeat(state.U, len(noise), axis=0)
     half = seen.whitener @ (R @ U)  # T^-1/2 R U
     gain = np.swapaxes(half, 1, 2) @ seen.whitener
-    rest = np.eye(D) - gain @ R
+    rest = np.eye(len(floor)) - gain @ R
     noise = np.tile(noise + R @ floor @ R.T, (len(state.mu), 1, 1))
     covariance = rest @ U @ np.swapaxes(rest, 1, 2) + gain @ noise @ np.swapaxes(gain, 1, 2)
     return np.ascontiguousarray(gain), _lower_roots(covariance)
@@ -343,11 +318,6 @@ def _lower_roots(covariances: Array) -> Array:
 def _regular(matrix: Array) -> Array:
     """Add what rounding may have taken: precisions of thin components differ by many orders."""
     return matrix + 1e-13 * np.trace(matrix) * np.eye(len(matrix))
-
-
-def _log_gamma(x: Array, dim: int) -> Array:
-    """Logarithm of the multivariate gamma function, but for a constant; ``x`` is ``(G,)``."""
-    return gammaln(x[:, None] - 0.5 * np.arange(dim)).sum(1)
 
 
 #: Fewer columns than these are few.
@@ -406,11 +376,6 @@ class ChainSettings:
     def pairs(self, rows: KernelRows) -> float:
         """Densities that one sweep computes: rows times components times parts of the noise."""
         return float(self.n_components * rows.n_gaussians)
-
-    def kept(self) -> set[int]:
-        """Numbers of the sweeps after which the mixture is kept."""
-        last = np.linspace(self.burn_in, self.sweeps, self.snapshots + 1)[1:]
-        return {round(float(each)) for each in last}
 
 
 @dataclass
@@ -481,21 +446,14 @@ def starts_of_chains(
     if prepared.rows.dim >= FEW_COLUMNS:
         begin = FitSettings(settings.n_components, floor=floor)
         return [prepared.start(begin, check_random_state(seed)) for seed in seeds]
-    return _by_em(prepared, floor, settings.n_components, seeds)
-
-
-def _by_em(
-    prepared: PreparedData, floor: float, most: int, seeds: Sequence[int]
-) -> list[GaussianMixture]:
-    """Fit mixtures by EM, each of as many components as gain more than they cost."""
     n, rows = len(prepared.data), prepared.rows
     stopping = Stopping(1e-4, 100, accelerate=True, threads=1)
     price = 0.5 * np.log(n) / n
     best, found = -np.inf, list[GaussianMixture]()
-    for size in [size for size in COMPONENTS_TO_TRY if size <= min(most, n)]:
-        settings = FitSettings(size, floor=floor, stopping=stopping)
+    for size in [size for size in COMPONENTS_TO_TRY if size <= min(settings.n_components, n)]:
+        each = FitSettings(size, floor=floor, stopping=stopping)
         some = seeds[:1] if size == 1 else seeds
-        fits = [prepared.fit(settings, check_random_state(seed)) for seed in some]
+        fits = [prepared.fit(each, check_random_state(seed)) for seed in some]
         score = max(fit.log_likelihood for fit in fits) - price * n_parameters(size, rows.dim)
         if score <= best:
             break
@@ -534,45 +492,28 @@ def sample_chains(
     """
     alone = Stopping(tol=1e-5, max_iter=200, accelerate=True, threads=1)
     one = prepared.fit(FitSettings(1, floor=0.1, stopping=alone), check_random_state(0)).mixture
-    whole = prepared.rows.units.mixture_to_standard(one)
+    last = np.linspace(settings.burn_in, settings.sweeps, settings.snapshots + 1)[1:]
+    kept = {round(float(each)) for each in last}
+    rows, whole = prepared.rows, prepared.rows.units.mixture_to_standard(one)
+
+    def sample(start: GaussianMixture, floor: float, seed: int) -> Chain:
+        prior = Prior(whole.means[0], whole.covariances[0], prepared.floor(floor))
+        sweeper = Sweeper(rows, prior, np.random.Generator(np.random.SFC64(seed)))
+        start = rows.units.mixture_to_standard(start)
+        state = begin(start, settings.n_components, prior, rows.total_weight)
+        chain, trace = Chain(floor), []
+        for sweep in range(1, settings.sweeps + 1):
+            sweeper.sweep(state)
+            trace.append((state.log_p, np.count_nonzero(state.count)))
+            if sweep in kept:
+                mixture = state.mixture(prior.floor)
+                least = min(NEGLIGIBLE / rows.total_weight, mixture.weights.max())
+                thin = without(mixture, mixture.weights < least)
+                chain.snapshots.append(rows.units.mixture_from_standard(thin))
+            if progress is not None:
+                progress(1)
+        chain.log_p, chain.used = np.array(trace).T
+        return chain
+
     with ThreadPoolExecutor(max(1, min(cpus(threads), len(seeds)))) as pool:
-        jobs = zip(starts, floors, seeds, strict=True)
-        return list(
-            pool.map(_sample, repeat(prepared), repeat(whole), jobs, repeat(settings),
-                     repeat(progress))
-        )  # fmt: skip
-
-
-def _sample(
-    prepared: PreparedData,
-    whole: GaussianMixture,
-    job: tuple[GaussianMixture, float, int],
-    settings: ChainSettings,
-    progress: Progress | None,
-) -> Chain:
-    start, floor, seed = job
-    rows = prepared.rows
-    constraints = FitSettings(1, floor=floor).constraints(prepared)
-    assert constraints.floor is not None
-    prior = Prior(whole.means[0], whole.covariances[0], constraints.floor)
-    sweeper = Sweeper(rows, prior, np.random.Generator(np.random.SFC64(seed)))
-    state = begin(
-        rows.units.mixture_to_standard(start), settings.n_components, prior, rows.total_weight
-    )
-    chain, kept = Chain(floor), settings.kept()
-    trace = []
-    for sweep in range(1, settings.sweeps + 1):
-        sweeper.sweep(state)
-        trace.append((state.log_p, np.count_nonzero(state.count)))
-        if sweep in kept:
-            thin = _thinned(state, prior.floor, NEGLIGIBLE / rows.total_weight)
-            chain.snapshots.append(rows.units.mixture_from_standard(thin))
-        if progress is not None:
-            progress(1)
-    chain.log_p, chain.used = np.array(trace).T
-    return chain
-
-
-def _thinned(state: State, floor: Array, least: float) -> GaussianMixture:
-    mixture = state.mixture(floor)
-    return without(mixture, mixture.weights < min(least, mixture.weights.max()))
+        return list(pool.map(sample, starts, floors, seeds))

@@ -184,7 +184,8 @@ def fit_averaged(
         choosing.append(whole)
     progress.begin(FITTING)
     search = _Search(choosing[0], settings.stopping.tol, progress)
-    search.start(replace(settings, floor=FIRST_FLOOR), starts)
+    search.climb(replace(settings, floor=FIRST_FLOOR), COMPONENTS_TO_TRY, starts, [])
+    search.shrunken(search.floors_about(list(search.tried)), starts)
     for cross in choosing[1:]:
         search = search.on(cross, starts)
     if choosing[-1] is not whole:
@@ -214,14 +215,12 @@ class _Search:
         """All folds, laid out."""
         return list(self.cross)
 
-    def start(self, first: FitSettings, starts: int) -> None:
-        """Climb, then look at other floors, and at shrunken covariances where rows are few."""
-        self.climb(first, COMPONENTS_TO_TRY, starts, [])
-        self.shrunken(self.floors_about(list(self.tried)), starts)
-
     def on(self, cross: CrossFits, starts: int) -> "_Search":
         """Go on with more rows: with what these could not rule out, and from there upwards."""
-        rest = self.in_the_running()
+        rest = [self.tried[i] for i in self.not_behind(self.tried)]
+        best_rung = max(self.rungs(), key=self.cross.mean)
+        if best_rung not in rest:
+            rest = [best_rung, *rest]
         self.__dict__.pop("folds")  # fits of new numbers of components lay them out again
         more = _Search(cross, self.tol, self.progress, self)
         for each in rest:
@@ -325,22 +324,14 @@ class _Search:
 
     def rungs(self) -> list[Candidate]:
         """Return what the ladder is made of: the first floor, and more and more components."""
-        kinds = [(each.settings.floor, each.settings.shrinkage) for each in self.tried]
-        first = [
-            each for each, kind in zip(self.tried, kinds, strict=True) if kind == (FIRST_FLOOR, 0)
-        ]
+        settings = [(each.settings, each) for each in self.tried]
+        first = [each for s, each in settings if (s.floor, s.shrinkage) == (FIRST_FLOOR, 0)]
         return sorted(first, key=lambda each: each.settings.n_components)
 
     def not_behind(self, tried: list[Candidate]) -> NDArray[np.intp]:
         """Return the numbers of those that are not clearly behind the best."""
         behind, error = self.cross.behind(tried)
         return np.flatnonzero(behind <= CLEARLY * error)
-
-    def in_the_running(self) -> list[Candidate]:
-        """Return those that are not clearly behind the best, with one of the first floor."""
-        rest = [self.tried[i] for i in self.not_behind(self.tried)]
-        best_rung = max(self.rungs(), key=self.cross.mean)
-        return rest if best_rung in rest else [best_rung, *rest]
 
     def climb(
         self, settings: FitSettings, counts: Sequence[int], starts: int, tried: list[Candidate]

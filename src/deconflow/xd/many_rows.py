@@ -36,7 +36,7 @@ from deconflow.xd.em import (
 )
 from deconflow.xd.expectation import Sums, expectation
 from deconflow.xd.fit import FITTING, FitSettings, PreparedData, n_parameters
-from deconflow.xd.layout import KernelRows, lay_out
+from deconflow.xd.layout import lay_out
 from deconflow.xd.maximisation import Constraints, EMStatistics, one_pass, with_floor
 
 #: Gain per epoch in mean log-likelihood that cannot be told from the noise of batches.
@@ -294,7 +294,13 @@ class FoldedRows:
     ) -> list[EMStatistics]:
         """Add up what EM needs to know for several mixtures, each without its fold."""
         found = ranks.together(lambda: self._own_pass(asked, units, threads))
-        return [each.times(self.factor) for each in _of_all_ranks(found)]
+        sums = ranks.total(*(np.asarray(part) for each in found for part in each.parts))
+        width, answers = len(sums) // len(found), []  # all processes add up in one message
+        for i in range(0, len(sums), width):
+            n, *others = sums[i : i + width]
+            weight, value, *arrays = (self.factor * part for part in others)
+            answers.append(EMStatistics(int(n), float(weight), float(value), *arrays))
+        return answers
 
     def _own_pass(
         self,
@@ -305,35 +311,15 @@ class FoldedRows:
         """Add up over the rows of this process."""
         found = [EMStatistics.none(mixture) for _, mixture in asked]
         for data, numbers in self.stream.numbered_chunks(self.seed):
+            fold = fold_numbers(numbers, self.n_folds)
             with self.stream.named_errors():
-                parts = self._folds_of(data, numbers, units)
+                parts = {f: lay_out(data[fold == f], units) for f in np.unique(fold)}
             for i, (left_out, mixture) in enumerate(asked):
-                for fold, rows in parts:
-                    if fold != left_out:
+                for f, rows in parts.items():
+                    if f != left_out:
                         found[i] = found[i] + one_pass(mixture, rows, threads)
             self.step(len(data))
         return found
-
-    def _folds_of(
-        self, data: Observations, numbers: Array, units: Standardiser
-    ) -> list[tuple[int, KernelRows]]:
-        """Lay a chunk out, fold by fold."""
-        if self.n_folds == 1:
-            return [(0, lay_out(data, units))]
-        fold = fold_numbers(numbers, self.n_folds)
-        masks = [(f, fold == f) for f in range(self.n_folds)]
-        return [(f, lay_out(data[mask], units)) for f, mask in masks if mask.any()]
-
-
-def _of_all_ranks(found: list[EMStatistics]) -> list[EMStatistics]:
-    """Add up over processes, all in one message."""
-    sums = ranks.total(*(np.asarray(part) for each in found for part in each.parts))
-    width = len(sums) // len(found)
-    answers = []
-    for i in range(len(found)):
-        n, weight, value, *arrays = sums[width * i : width * (i + 1)]
-        answers.append(EMStatistics(int(n), float(weight), float(value), *arrays))
-    return answers
 
 
 def fit_together(

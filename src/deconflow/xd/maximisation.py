@@ -216,10 +216,6 @@ class EMStatistics:
         K, D = mixture.means.shape
         return cls(0, 0.0, 0.0, np.zeros(K), np.zeros((K, D)), np.zeros((K, D, D)))
 
-    def times(self, factor: float) -> "EMStatistics":
-        """Return the sums of rows that count as much more."""
-        return EMStatistics(self.n_rows, *(factor * part for part in self.parts[1:]))
-
     @property
     def parts(self) -> tuple[Any, ...]:
         """All sums, in the order in which they are declared."""

@@ -30,10 +30,10 @@ from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
+from deconflow.xd.cross_fits import row_weights
 from deconflow.xd.em import Stopping, em
 from deconflow.xd.expectation import expectation
 from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, PreparedData, n_parameters, without
-from deconflow.xd.layout import KernelRows
 from deconflow.xd.maximisation import EMStatistics, one_pass
 
 #: What known parts start with, together; and the floor of the components beside them.
@@ -169,8 +169,7 @@ class _Search:
     ) -> None:
         self.prepared, self.known, self.rng = PreparedData(data), known, rng
         self.stopping = Stopping(tol=PRECISE, max_iter=STEPS, accelerate=True, threads=threads)
-        rows = self.prepared.rows
-        self.weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights
+        self.weights, self.shares = row_weights(data), np.empty(0)
 
     def worth(self, fit: KnownPartsFit) -> float:
         """Log-likelihood less what its parameters cost, by BIC."""
@@ -185,10 +184,28 @@ class _Search:
             made = self.prepared.begin(self.prepared.start(settings, self.rng), constraints)
             parts = len(self.known)
             start = KnownPartsFit(made, np.full(parts, FIRST_SHARE / parts), -np.inf)
-        rows = _RowsOfRest(self, start.shares)
-        mixture = em(start.mixture, rows.one_pass, constraints, self.stopping).mixture
-        _, log_p = rows.parted(mixture)
-        return KnownPartsFit(mixture, rows.shares, float(self.weights @ log_p))
+        self.shares = start.shares
+        mixture = em(start.mixture, self._pass, constraints, self.stopping).mixture
+        _, log_p = self._parted(mixture)
+        return KnownPartsFit(mixture, self.shares, float(self.weights @ log_p))
+
+    def _pass(self, mixture: GaussianMixture) -> EMStatistics:
+        """Add up over the rows, by their membership in the rest."""
+        q, log_p = self._parted(mixture)
+        weights = np.maximum(self.weights * q[-1], LEAST_WEIGHT)
+        rows = self.prepared.rows
+        blocks = [replace(block, omega=np.array(weights[block.index])) for block in rows.blocks]
+        rows = replace(rows, blocks=blocks, weights=weights)
+        sums = one_pass(mixture, rows, self.stopping.threads)
+        return replace(sums, log_likelihood=float(self.weights @ log_p))
+
+    def _parted(self, mixture: GaussianMixture) -> tuple[Array, Array]:
+        """Find the shares beside a mixture; return memberships and the rows' log-likelihood."""
+        rows, threads = self.prepared.rows, self.stopping.threads
+        rest = expectation(mixture, rows, moments=False, threads=threads).log_p
+        start = (1 - LEAST_SHARE) * np.maximum(self.shares, LEAST_SHARE / len(self.shares))
+        self.shares = shares_of_parts(start, self.known, rest, self.weights)
+        return memberships(self.shares, self.known, rest)
 
     def thinned(self, fit: KnownPartsFit) -> KnownPartsFit:
         """Take out components for as long as BIC gains: known parts take over their rows."""
@@ -215,44 +232,11 @@ class _Search:
         return int(np.argmax(values))
 
 
-class _RowsOfRest:
-    """Rows as EM sees them for the rest, beside the most likely shares of the known parts."""
-
-    def __init__(self, search: _Search, shares: Array) -> None:
-        self.rows, self.known, self.weights = search.prepared.rows, search.known, search.weights
-        self.threads, self.shares = search.stopping.threads, shares
-
-    def parted(self, mixture: GaussianMixture) -> tuple[Array, Array]:
-        """Find the shares beside a mixture; return memberships and the rows' log-likelihood."""
-        rest = expectation(mixture, self.rows, moments=False, threads=self.threads).log_p
-        start = (1 - LEAST_SHARE) * np.maximum(self.shares, LEAST_SHARE / len(self.shares))
-        self.shares = shares_of_parts(start, self.known, rest, self.weights)
-        return memberships(self.shares, self.known, rest)
-
-    def one_pass(self, mixture: GaussianMixture) -> EMStatistics:
-        """Add up over the rows, by their membership in the rest."""
-        q, log_p = self.parted(mixture)
-        rows = weighted(self.rows, np.maximum(self.weights * q[-1], LEAST_WEIGHT))
-        sums = one_pass(mixture, rows, self.threads)
-        return replace(sums, log_likelihood=float(self.weights @ log_p))
-
-
 def _without(fit: KnownPartsFit, k: int) -> KnownPartsFit:
     """Take a component out; the known parts share its weight."""
     gone = (1 - fit.shares.sum()) * fit.mixture.weights[k] / len(fit.shares)
     rest = without(fit.mixture, np.arange(fit.mixture.n_components) == k)
     return KnownPartsFit(rest, fit.shares + gone, -np.inf)
-
-
-def weighted(rows: KernelRows, weights: Array) -> KernelRows:
-    """Return rows that were laid out, with other weights."""
-    blocks = [
-        replace(block, omega=np.ascontiguousarray(
-            weights[block.index]
-        ))
-        for block in rows.blocks
-    ]  # fmt: skip
-    return replace(rows, blocks=blocks, weights=weights)
 
 
 #: Points are shared out among components: the error of their integral counts once per row.

@@ -17,10 +17,11 @@ from scipy.special import logsumexp
 from deconflow._limits import row_slices
 from deconflow._types import Array, IntArray
 from deconflow.mixtures import GaussianMixture, stack
-from deconflow.noise import GaussianNoise, JointMixture, Noise, NoiseMixture
+from deconflow.noise import GaussianNoise, Noise, NoiseMixture
 from deconflow.observations import Observations, refuse_unreached, rows_counted_from
 from deconflow.standardising import Standardiser
 from deconflow.xd.expectation import expectation
+from deconflow.xd.kernel.draws import factor
 from deconflow.xd.kernel.passes import compiled_rows
 from deconflow.xd.layout import full_noise, lay_out
 
@@ -41,7 +42,8 @@ def posterior(
     ``most`` keeps only so many of the heaviest components per row, as a proposal does: memory
     then does not depend on how many the mixture has, or the noise law is made of.
     """
-    pieces = _in_pieces(mixture, data, _law(data.noise), np.arange(len(data)), None, 0)
+    every = np.broadcast_to(np.arange(mixture.n_components), (len(data), mixture.n_components))
+    pieces = _in_pieces(mixture, data, _law(data.noise), np.arange(len(data)), every)
     return stack([part if most is None else part.heaviest(most) for _, part in pieces])
 
 
@@ -72,26 +74,25 @@ def _law(noise: Noise) -> NoiseMixture | None:
 
 def _relevant(
     mixture: GaussianMixture, data: Observations, rows: IntArray, threads: int | None
-) -> Iterator[tuple[IntArray, IntArray | None]]:
-    """Group rows by how many components matter to them; give the numbers of these, or None."""
-    if mixture.n_components <= FEW:
-        yield rows, None
+) -> Iterator[tuple[IntArray, IntArray]]:
+    """Group rows by how many components matter to them; give the numbers of these."""
+    K = mixture.n_components
+    every = np.broadcast_to(np.arange(K), (len(rows), K))
+    if K <= FEW:
+        yield rows, every
         return
     units = Standardiser.of_mixture(mixture, data)
     standard = units.mixture_to_standard(mixture)
     with rows_counted_from(int(rows[0])):
         laid_out = lay_out(data[rows], units)
     sums = expectation(standard, laid_out, moments=False, responsibilities=True, threads=threads)
-    assert sums.responsibilities is not None
-    counts = (sums.responsibilities > NEGLIGIBLE).sum(1)
-    sizes = np.minimum(2 ** np.ceil(np.log2(np.maximum(counts, 8))), mixture.n_components)
+    q = np.asarray(sums.responsibilities)
+    counts = (q > NEGLIGIBLE).sum(1)
+    sizes = np.minimum(2 ** np.ceil(np.log2(np.maximum(counts, 8))), K)
     for size in np.unique(sizes).astype(int):
         some = np.flatnonzero(sizes == size)
-        if size == mixture.n_components:
-            yield rows[some], None
-            continue
-        heavy = np.argpartition(-sums.responsibilities[some], size - 1, axis=1)[:, :size]
-        yield rows[some], heavy
+        heavy = np.argpartition(-q[some], size - 1, axis=1)[:, :size]
+        yield rows[some], heavy if size < K else every[some]
 
 
 def _in_pieces(
@@ -99,48 +100,37 @@ def _in_pieces(
     data: Observations,
     law: NoiseMixture | None,
     rows: IntArray,
-    chosen: IntArray | None,
-    numbers: int,
+    chosen: IntArray,
+    numbers: int = 0,
 ) -> Iterator[tuple[IntArray, GaussianMixture]]:
-    count = mixture.n_components if chosen is None else chosen.shape[1]
-    gaussians = count * (1 if law is None else law.n_parts)
+    """Compute the posteriors of rows under those components that each has chosen."""
+    gaussians = chosen.shape[1] * (1 if law is None else law.n_parts)
     numbers += ARRAYS * gaussians * (max(data.dim, data.latent_dim) + 2) ** 2
+    with np.errstate(divide="ignore"):
+        components = np.log(mixture.weights), mixture.means, mixture.covariances
     for some in row_slices(len(rows), numbers):
         piece = rows[some]
         part = data[piece]
-        own = np.tile(np.arange(count), (len(piece), 1)) if chosen is None else chosen[some]
-        noise = part.noise.as_mixture().take() if law is None else law.take(piece)
-        found = _posterior(mixture, part, noise, own)
-        for row in piece[np.isnan(found.weights[:, 0])]:
+        parts = part.noise.as_mixture().take() if law is None else law.take(piece)
+        shifts = np.zeros((1, parts.n_parts, data.dim)) if parts.means is None else parts.means
+        with np.errstate(divide="ignore"):
+            log_shares = np.log(parts.weights)
+        seen = np.ones((1, data.dim), bool) if part.observed is None else np.asarray(part.observed)
+        shape = (len(piece), chosen.shape[1] * parts.n_parts)
+        log_p, means = np.empty(shape), np.empty((*shape, mixture.dim))
+        covariances = np.empty((*shape, mixture.dim, mixture.dim))
+        condition_rows(
+            *_plain(part.w), np.ascontiguousarray(seen), *_plain(part.projections()),
+            part.projection is not None or part.observed is not None,
+            *_plain(log_shares, shifts, full_noise(parts, seen), *components),
+            np.ascontiguousarray(chosen[some]), log_p, means, covariances,
+        )  # fmt: skip
+        if np.isnan(means).any():
+            raise np.linalg.LinAlgError("Matrix is not positive definite")
+        total = logsumexp(log_p, axis=1, keepdims=True)
+        for row in piece[np.isneginf(total[:, 0])]:
             refuse_unreached(np.ones(1, bool), int(row))
-        yield piece, found
-
-
-def _posterior(
-    mixture: GaussianMixture, data: Observations, parts: JointMixture, chosen: IntArray
-) -> GaussianMixture:
-    """Compute the posterior of some rows under those components that each has chosen."""
-    n, size = data.w.shape
-    projected = data.projection is not None or data.observed is not None
-    shape = (n, chosen.shape[1] * parts.n_parts)
-    log_p, means = np.empty(shape), np.empty((*shape, mixture.dim))
-    covariances = np.empty((*shape, mixture.dim, mixture.dim))
-    shifts = np.zeros((1, parts.n_parts, size)) if parts.means is None else parts.means
-    with np.errstate(divide="ignore"):
-        log_shares, log_weights = np.log(parts.weights), np.log(mixture.weights)
-    seen = np.ones((1, size), bool) if data.observed is None else np.asarray(data.observed)
-    condition_rows(
-        *_plain(np.asarray(data.w)), np.ascontiguousarray(seen),
-        *_plain(np.asarray(data.projections())), projected,
-        *_plain(log_shares, shifts, full_noise(parts, seen)),
-        *_plain(log_weights, mixture.means, mixture.covariances), np.ascontiguousarray(chosen),
-        log_p, means, covariances,
-    )  # fmt: skip
-    if np.isnan(means).any():
-        raise np.linalg.LinAlgError("Matrix is not positive definite")
-    with np.errstate(invalid="ignore"):  # NaN for a row out of reach of all components
-        weights = np.exp(log_p - logsumexp(log_p, axis=1, keepdims=True))
-    return GaussianMixture(weights, means, covariances)
+        yield piece, GaussianMixture(np.exp(log_p - total), means, covariances)
 
 
 def _plain(*arrays: Array) -> Iterator[Array]:
@@ -186,61 +176,46 @@ def condition_rows(
             k = chosen[i, c]
             for j in range(parts):
                 for a in range(size):
+                    y[a] = w[i, a] - own_b[j, a]
                     for d in range(dim):
                         B[a, d] = V[k, a, d] if not projected else 0.0
                         if projected:
+                            y[a] -= own_R[a, d] * m[k, d]
                             for e in range(dim):
                                 B[a, d] += own_R[a, e] * V[k, e, d]
-                    y[a] = w[i, a] - own_b[j, a]
-                    if projected:
-                        for d in range(dim):
-                            y[a] -= own_R[a, d] * m[k, d]
-                    else:
+                    if not projected:
                         y[a] -= m[k, a]
                     if not seen[i % len(seen), a]:
                         y[a] = 0.0
                     for e in range(a + 1):  # T = R V R' + S, its lower half
-                        total = own_S[j, a, e]
-                        if projected:
-                            for d in range(dim):
-                                total += B[a, d] * own_R[e, d]
+                        L[a, e] = own_S[j, a, e]
+                        if not projected:
+                            L[a, e] += V[k, a, e]
                         else:
-                            total += V[k, a, e]
-                        L[a, e] = total
-                log_det, square = 0.0, 0.0
-                for a in range(size):  # factor T, and whiten B and y on the way
-                    for e in range(a):
-                        total = L[a, e]
-                        for f in range(e):
-                            total -= L[a, f] * L[e, f]
-                        L[a, e] = total / L[e, e]
-                    pivot = L[a, a]
-                    for f in range(a):
-                        pivot -= L[a, f] * L[a, f]
-                    pivot = np.sqrt(pivot) if pivot > 0 else np.nan
-                    L[a, a] = pivot
-                    log_det += np.log(pivot)
+                            for d in range(dim):
+                                L[a, e] += B[a, d] * own_R[e, d]
+                place = c * parts + j
+                log_p[i, place] = log_pi[k] + own_c[j]
+                if not factor(L, 0.0):
+                    L[:] = np.nan
+                for a in range(size):  # whiten B and y
                     for f in range(a):
                         y[a] -= L[a, f] * y[f]
                         for d in range(dim):
                             B[a, d] -= L[a, f] * B[f, d]
-                    y[a] /= pivot
-                    square += y[a] * y[a]
+                    y[a] /= L[a, a]
                     for d in range(dim):
-                        B[a, d] /= pivot
-                place = c * parts + j
-                log_p[i, place] = log_pi[k] + own_c[j] - 0.5 * square - log_det
+                        B[a, d] /= L[a, a]
+                    log_p[i, place] -= 0.5 * y[a] * y[a] + np.log(L[a, a])
                 for d in range(dim):
-                    total = m[k, d]
+                    means[i, place, d] = m[k, d]
                     for a in range(size):
-                        total += B[a, d] * y[a]
-                    means[i, place, d] = total
+                        means[i, place, d] += B[a, d] * y[a]
                     for e in range(d + 1):
                         total = V[k, d, e]
                         for a in range(size):
                             total -= B[a, d] * B[a, e]
-                        covariances[i, place, d, e] = total
-                        covariances[i, place, e, d] = total
+                        covariances[i, place, d, e] = covariances[i, place, e, d] = total
                 for d in range(dim):
                     if covariances[i, place, d, d] < LOST * V[k, d, d]:
                         answer = covariances[i, place]

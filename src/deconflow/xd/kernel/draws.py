@@ -121,45 +121,30 @@ def draw_shared(
 
 
 @compiled_rows
-def _factor(a: np.ndarray, size: int) -> bool:
+def factor(a: np.ndarray, thinnest: float) -> bool:
     """Turn the lower half of a matrix into its Cholesky factor; False if it has none.
 
-    A direction without variance gets a column of zeros, so that exact values have a root too.
+    Of a variance at least the share ``thinnest`` is left when other columns are known.
     """
     regular = True
-    for i in range(size):
+    for i in range(len(a)):
         for j in range(i):
-            total = a[i, j]
             for k in range(j):
-                total -= a[i, k] * a[j, k]
-            a[i, j] = total / a[j, j] if a[j, j] > 0.0 else 0.0
-        pivot = a[i, i]
-        least = SINGULAR * pivot
+                a[i, j] -= a[i, k] * a[j, k]
+            a[i, j] /= a[j, j]
+        least = thinnest * a[i, i]
         for k in range(i):
-            pivot -= a[i, k] * a[i, k]
-        regular = regular and pivot > least
-        a[i, i] = np.sqrt(pivot) if pivot > least else 0.0
+            a[i, i] -= a[i, k] * a[i, k]
+        regular = regular and a[i, i] > least
+        a[i, i] = np.sqrt(max(a[i, i], least, 1e-290))
     return regular
 
 
 @compiled_rows
-def _noise(s: np.ndarray, kind: int, r: int, size: int, S: np.ndarray) -> None:
-    """Write the lower half of a row's noise covariance."""
-    at = 0
-    for i in range(size):
-        for j in range(i + 1):
-            if kind == 0:
-                S[i, j] = s[i, r] if i == j else 0.0
-            else:
-                S[i, j] = s[at, r]
-            at += 1
-
-
-@compiled_rows
 def draw_rows(
-    rng: np.random.Generator, w: np.ndarray, s: np.ndarray, kind: int, projection: np.ndarray,
+    rng: np.random.Generator, w: np.ndarray, s: np.ndarray, projection: np.ndarray,
     chosen: np.ndarray, omega: np.ndarray, mu: np.ndarray, U: np.ndarray, root: np.ndarray,
-    floor: np.ndarray, floor_root: np.ndarray, cover: np.ndarray, across: np.ndarray,
+    floor_root: np.ndarray, cover: np.ndarray,
     count: np.ndarray, first: np.ndarray, second: np.ndarray,
 ) -> bool:  # fmt: skip
     """Draw true values under noise that differs by row, and add them up; False on failure.
@@ -168,29 +153,20 @@ def draw_rows(
     ----------
     w, s, omega
         As for :func:`~deconflow.xd.kernel.passes.pass_over`.
-    kind
-        0 for diagonal noise, 1 for full, 2 for full noise and a projection in every row.
     projection
-        ``(M, D)`` of all rows, or ``(0, D)`` for the identity.
+        ``(M, D)`` of all rows that have none in ``s``.
     chosen
         ``component * J + part`` of each row.
     mu, U, root
         Components ``(K, D)``, ``(K, D, D)``, with ``U = root root'``.
-    floor, floor_root
-        ``F`` ``(D, D)``, and a lower triangular root of it.
-    cover, across
-        ``R (U + F) R'`` and ``U R'`` of each component, where all rows have the same ``R``.
+    floor_root, cover
+        A lower triangular root of ``F`` ``(D, D)``, and ``U + F`` of each component.
     count, first, second
         Sums of ``x - mu``, to be added to.
     """
     n_parts, size, dim = len(s), w.shape[1], mu.shape[1]
-    packed = size * (size + 1) // 2
-    R = np.zeros((size, dim))
-    for i in range(size):
-        for d in range(dim):
-            R[i, d] = projection[i, d] if len(projection) > 0 else (1.0 if i == d else 0.0)
-    identity = len(projection) == 0 and kind < 2
-    S, T, B = np.empty((size, size)), np.empty((size, size)), np.empty((size, dim))
+    packed, R = size * (size + 1) // 2, projection.copy()
+    S, T, B = np.zeros((size, size)), np.zeros((size, size)), np.empty(dim)
     x, v, y = np.empty(dim), np.empty(dim), np.empty(size)
     z = np.empty(2 * dim + size)
     fine = True
@@ -198,51 +174,38 @@ def draw_rows(
         for i in range(len(z)):
             z[i] = rng.standard_normal()
         k, j = chosen[r] // n_parts, chosen[r] % n_parts
-        own = s[j]
-        if kind == 2:
+        if s.shape[1] > packed:
             for i in range(size):
                 for d in range(dim):
-                    R[i, d] = own[packed + i * dim + d, r]
-        for d in range(dim):  # x0 less mu, and mu + x0 + e0
-            total, extra = 0.0, mu[k, d]
+                    R[i, d] = s[j, packed + i * dim + d, r]
+        for d in range(dim):
+            x[d], v[d] = 0.0, mu[k, d]
             for e in range(dim):
-                total += root[k, d, e] * z[e]
-            for e in range(d + 1):
-                extra += floor_root[d, e] * z[dim + e]
-            x[d] = total
-            v[d] = total + extra
-        _noise(own, kind, r, size, S)
-        for i in range(size):  # T, its lower half, and w - R (x0 + e0)
-            total = w[min(j, len(w) - 1), i, r]
-            if kind < 2:
-                for a in range(i + 1):
-                    T[i, a] = S[i, a] + cover[k, i, a]
-            if identity:
-                y[i] = total - v[i]
-                continue
+                x[d] += root[k, d, e] * z[e]  # x0 less mu
+                v[d] += floor_root[d, e] * z[dim + e]
+            v[d] += x[d]
+        at = 0
+        for i in range(size):
+            y[i] = w[min(j, len(w) - 1), i, r]
             for d in range(dim):
-                total -= R[i, d] * v[d]
-            y[i] = total
-            if kind < 2:
-                continue
-            for d in range(dim):
-                B[i, d] = 0.0
+                y[i] -= R[i, d] * v[d]
+                B[d] = 0.0
                 for e in range(dim):
-                    B[i, d] += R[i, e] * (U[k, e, d] + floor[e, d])
-            for a in range(i + 1):
+                    B[d] += cover[k, d, e] * R[i, e]
+            for a in range(i + 1):  # T = R (U + F) R' + S
+                if s.shape[1] >= packed:
+                    S[i, a] = s[j, at, r]
+                    at += 1
+                elif a == i:
+                    S[i, a] = s[j, i, r]
                 T[i, a] = S[i, a]
                 for d in range(dim):
-                    T[i, a] += B[i, d] * R[a, d]
-        if kind == 0:
-            for i in range(size):
-                y[i] -= np.sqrt(S[i, i]) * z[2 * dim + i]
-        else:
-            _factor(S, size)
-            for i in range(size):
-                for a in range(i + 1):
-                    y[i] -= S[i, a] * z[2 * dim + a]
-        fine = _factor(T, size) and fine
+                    T[i, a] += B[d] * R[a, d]
+        factor(S, SINGULAR)
+        fine = factor(T, SINGULAR) and fine
         for i in range(size):
+            for a in range(i + 1):  # w - R (x0 + e0) - n0
+                y[i] -= S[i, a] * z[2 * dim + a]
             for a in range(i):
                 y[i] -= T[i, a] * y[a]
             y[i] /= T[i, i]
@@ -250,19 +213,14 @@ def draw_rows(
             for a in range(i + 1, size):
                 y[i] -= T[a, i] * y[a]
             y[i] /= T[i, i]
-        if kind < 2:
-            for d in range(dim):
-                for i in range(size):
-                    x[d] += across[k, d, i] * y[i]
-        else:
-            for d in range(dim):  # v becomes R' T^-1 y
-                v[d] = 0.0
-                for i in range(size):
-                    v[d] += R[i, d] * y[i]
-            for d in range(dim):
-                for e in range(dim):
-                    x[d] += U[k, d, e] * v[e]
+        for d in range(dim):
+            v[d] = 0.0
+            for i in range(size):
+                v[d] += R[i, d] * y[i]
+            for e in range(dim):
+                x[e] += U[k, e, d] * v[d]
         _add(x, omega[r] if len(omega) > 0 else 1.0, k, count, first, second)
+        S[:] = 0.0
     return fine
 
 
@@ -319,15 +277,7 @@ def draw_components(
                 L[d, e] = total
                 spread[k, d, e] = total * (1.0 + 1.0 / (kappa + n))
                 spread[k, e, d] = spread[k, d, e]
-        for d in range(dim):  # L becomes its own Cholesky factor
-            for e in range(d):
-                for f in range(e):
-                    L[d, e] -= L[d, f] * L[e, f]
-                L[d, e] /= L[e, e]
-            least = THINNEST * L[d, d]
-            for f in range(d):
-                L[d, d] -= L[d, f] * L[d, f]
-            L[d, d] = np.sqrt(max(L[d, d], least, 1e-290))
+        factor(L, THINNEST)
         at = dim
         for d in range(dim):
             A[d, d] = max(chi[k, d], SMALLEST_CHI)

@@ -3,7 +3,8 @@ r"""Row arithmetic as loops, for any dimension and for a projection of its own i
 The same functions as in :mod:`deconflow.xd.kernel.passes`, slower by a factor of two and compiled
 once, when needed. ``s`` holds the packed noise covariance in its first rows, then, if there are
 any more, the ``M x D`` projection ``R`` of each row; then ``T = R V R' + S``,
-``t = R' T^-1 (w - R m)`` and ``g`` gets ``sum q (t t' - R' T^-1 R)``.
+``t = R' T^-1 (w - R m)`` and ``g`` gets ``sum q (t t' - R' T^-1 R)``. Of symmetric matrices only
+the lower triangle is used.
 """
 
 import numpy as np
@@ -12,152 +13,142 @@ from deconflow.xd.kernel.passes import compiled_rows, log_rows
 
 
 @compiled_rows
-def _fill(
-    w: np.ndarray, s: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int,
-    a: np.ndarray, y: np.ndarray, rv: np.ndarray,
-) -> None:  # fmt: skip
-    """Write ``T`` into ``a`` and ``w - R m`` into ``y``."""
-    n, size, dim = hi - lo, len(w), len(m)
-    packed = size * (size + 1) // 2
-    projected = len(s) > packed
-    for i in range(size):
-        value, row = w[i, lo:hi], y[i]
-        if projected:
-            row[:] = value
-            for d in range(dim):
-                slope = s[packed + i * dim + d, lo:hi]
-                for r in range(n):
-                    row[r] -= slope[r] * m[d]
-        else:
-            for r in range(n):
-                row[r] = value[r] - m[i]
-    for p in range(packed):
-        noise, row = s[p, lo:hi], a[p]
-        extra = 0.0 if projected else v[p]
-        for r in range(n):
-            row[r] = noise[r] + extra
-    if not projected:
-        return
-    p = 0
-    for i in range(size):
-        for d in range(dim):  # rv = R_i V
-            row = rv[d]
-            row[:] = 0.0
-            for e in range(dim):
-                big, small = max(d, e), min(d, e)
-                vde = v[big * (big + 1) // 2 + small]
-                slope = s[packed + i * dim + e, lo:hi]
-                for r in range(n):
-                    row[r] += vde * slope[r]
-        for j in range(i + 1):
-            target = a[p]
-            for d in range(dim):
-                slope, row = s[packed + j * dim + d, lo:hi], rv[d]
-                for r in range(n):
-                    target[r] += row[r] * slope[r]
-            p += 1
+def _add(target: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
+    for r in range(len(target)):
+        target[r] += left[r] * right[r]
 
 
 @compiled_rows
-def _factor(a: np.ndarray, y: np.ndarray, n: int) -> None:
-    """``T = L D L'`` in place, with ``1 / D`` on the diagonal; ``y`` becomes ``L^-1 y``."""
-    size = len(y)
-    at_i = 0
+def _subtract(target: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
+    for r in range(len(target)):
+        target[r] -= left[r] * right[r]
+
+
+@compiled_rows
+def _multiply(target: np.ndarray, factor: np.ndarray) -> None:
+    for r in range(len(target)):
+        target[r] *= factor[r]
+
+
+@compiled_rows
+def _factored(
+    w: np.ndarray, s: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """``T = L D L'``, as ``L`` with ``1 / D`` on the diagonal, and ``L^-1 (w - R m)``."""
+    n, size, dim = hi - lo, len(w), len(m)
+    packed = size * (size + 1) // 2
+    projected = len(s) > packed
+    a, y, rv = np.empty((size, size, n)), w[:, lo:hi].copy(), np.empty((dim, n))
+    p = 0
     for i in range(size):
-        at_j = 0
-        for j in range(i):
-            target = a[at_i + j]
-            for k in range(j):
-                left, right = a[at_i + k], a[at_j + k]
+        if not projected:
+            y[i] -= m[i]
+        else:
+            for d in range(dim):  # rv = R_i V
+                yi, slope, row = y[i], s[packed + i * dim + d, lo:hi], rv[d]
                 for r in range(n):
-                    target[r] -= left[r] * right[r]
-            at_j += j + 1
-        pivot, yi = a[at_i + i], y[i]
-        at_j = 0
+                    yi[r] -= slope[r] * m[d]
+                    row[r] = 0.0
+                for e in range(dim):
+                    big, small = max(d, e), min(d, e)
+                    vde = v[big * (big + 1) // 2 + small]
+                    slope = s[packed + i * dim + e, lo:hi]
+                    for r in range(n):
+                        row[r] += vde * slope[r]
+        for j in range(i + 1):
+            target, noise, extra = a[i, j], s[p, lo:hi], 0.0 if projected else v[p]
+            for r in range(n):
+                target[r] = noise[r] + extra
+            p += 1
+            if projected:
+                for d in range(dim):
+                    _add(target, rv[d], s[packed + j * dim + d, lo:hi])
+    _factor(a, y)
+    return a, y
+
+
+@compiled_rows
+def _factor(a: np.ndarray, y: np.ndarray) -> None:
+    size, n = y.shape
+    for i in range(size):
         for j in range(i):
-            row, inverse, yj = a[at_i + j], a[at_j + j], y[j]
+            for k in range(j):
+                _subtract(a[i, j], a[i, k], a[j, k])
+        pivot, yi = a[i, i], y[i]
+        for j in range(i):
+            row, inverse, yj = a[i, j], a[j, j], y[j]
             for r in range(n):
                 c = row[r]
                 ell = c * inverse[r]
                 pivot[r] -= c * ell
                 row[r] = ell
                 yi[r] -= ell * yj[r]
-            at_j += j + 1
         for r in range(n):
             pivot[r] = 1.0 / pivot[r]
-        at_i += i + 1
 
 
 @compiled_rows
-def _invert(a: np.ndarray, y: np.ndarray, n: int) -> None:
-    """From the factors to packed ``T^-1`` in ``a``, and ``T^-1 (w - R m)`` in ``y``."""
+def _invert(a: np.ndarray, y: np.ndarray) -> None:
+    """From the factors to ``T^-1`` in ``a``, and ``T^-1 (w - R m)`` in ``y``."""
     size = len(y)
-    at_i = 0
     for i in range(size):
-        yi, pivot = y[i], a[at_i + i]
-        for r in range(n):
-            yi[r] *= pivot[r]
+        _multiply(y[i], a[i, i])
         for j in range(i):
-            target, yj = a[at_i + j], y[j]
-            for r in range(n):
+            target = a[i, j]
+            for r in range(len(target)):
                 target[r] = -target[r]
-            at_k = (j + 1) * (j + 2) // 2
             for k in range(j + 1, i):
-                left, right = a[at_i + k], a[at_k + j]
-                for r in range(n):
-                    target[r] -= left[r] * right[r]
-                at_k += k + 1
-            for r in range(n):
-                yj[r] += target[r] * yi[r]
-        at_i += i + 1
-    at_i = 0
+                _subtract(a[i, j], a[i, k], a[k, j])
+            _add(y[j], a[i, j], y[i])
     for i in range(size):
-        pivot = a[at_i + i]
         for j in range(i):
-            target = a[at_i + j]
-            for r in range(n):
-                target[r] *= pivot[r]
-        at_k = at_i + i + 1
+            _multiply(a[i, j], a[i, i])
         for k in range(i + 1, size):
-            left, weight = a[at_k + i], a[at_k + k]
+            left, weight = a[k, i], a[k, k]
             for j in range(i + 1):
-                target, right = a[at_i + j], a[at_k + j]
-                for r in range(n):
+                target, right = a[i, j], a[k, j]
+                for r in range(len(left)):
                     target[r] += left[r] * weight[r] * right[r]
-            at_k += k + 1
-        at_i += i + 1
 
 
 @compiled_rows
-def _project(
-    s: np.ndarray, lo: int, hi: int, a: np.ndarray, y: np.ndarray, t: np.ndarray, b: np.ndarray
-) -> None:
-    """``t = R' y`` and packed ``b = R' a R``."""
-    n, size, dim = hi - lo, len(y), len(t)
+def _projected(
+    s: np.ndarray, lo: int, hi: int, a: np.ndarray, y: np.ndarray, dim: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """``R' y`` and ``R' a R``."""
+    size, n = y.shape
     packed = size * (size + 1) // 2
-    for d in range(dim):
-        row = t[d]
-        row[:] = 0.0
-        for i in range(size):
-            slope, yi = s[packed + i * dim + d, lo:hi], y[i]
-            for r in range(n):
-                row[r] += slope[r] * yi[r]
-    b[:] = 0.0
-    at_i = 0
+    t, b = np.zeros((dim, n)), np.zeros((dim, dim, n))
     for i in range(size):
+        for d in range(dim):
+            _add(t[d], s[packed + i * dim + d, lo:hi], y[i])
         for j in range(i + 1):
-            element = a[at_i + j]
-            half = 0.5 if i == j else 1.0
-            p = 0
+            element, half = a[i, j], 0.5 if i == j else 1.0
             for d in range(dim):
                 di, dj = s[packed + i * dim + d, lo:hi], s[packed + j * dim + d, lo:hi]
                 for e in range(d + 1):
                     ei, ej = s[packed + i * dim + e, lo:hi], s[packed + j * dim + e, lo:hi]
-                    row = b[p]
+                    row = b[d, e]
                     for r in range(n):
                         row[r] += half * element[r] * (di[r] * ej[r] + dj[r] * ei[r])
-                    p += 1
-        at_i += i + 1
+    return t, b
+
+
+@compiled_rows
+def _add_up(q: np.ndarray, t: np.ndarray, b: np.ndarray, u: np.ndarray, g: np.ndarray) -> None:
+    """Add ``sum q t`` to ``u`` and ``sum q (t t' - b)`` to ``g``; ``b`` may be ``(1, 1, n)``."""
+    p = 0
+    for d in range(len(t)):
+        left, total = t[d], 0.0
+        for r in range(len(left)):
+            total += q[r] * left[r]
+        u[d] += total
+        for e in range(d + 1):
+            right, inverse, total = t[e], b[d % len(b), e % len(b)], 0.0
+            for r in range(len(left)):
+                total += q[r] * (left[r] * right[r] - inverse[r])
+            g[p] += total
+            p += 1
 
 
 @compiled_rows
@@ -166,23 +157,19 @@ def density(
     quadratic: np.ndarray, determinant: np.ndarray,
 ) -> None:  # fmt: skip
     """Write ``(w - R m)' T^-1 (w - R m) + log |T|``, and one as the determinant."""
-    n, size = hi - lo, len(w)
-    a, y = np.empty((size * (size + 1) // 2, n)), np.empty((size, n))
-    _fill(w, s, v, m, lo, hi, a, y, np.empty((len(m), n)))
-    _factor(a, y, n)
+    n = hi - lo
+    a, y = _factored(w, s, v, m, lo, hi)
     scratch = np.empty(n)
     quadratic[:n] = 0.0
-    p = 0
-    for i in range(size):
-        pivot, yi = a[p + i], y[i]
+    for i in range(len(w)):
+        pivot, yi = a[i, i], y[i]
         for r in range(n):
             determinant[r] = pivot[r]
             quadratic[r] += pivot[r] * yi[r] * yi[r]
-        p += i + 1
         log_rows(determinant, scratch, n)  # one by one: no product overflows
         for r in range(n):
             quadratic[r] -= determinant[r]
-            determinant[r] = 1.0
+    determinant[:n] = 1.0
 
 
 @compiled_rows
@@ -191,42 +178,26 @@ def moments(
     q: np.ndarray, u: np.ndarray, g: np.ndarray,
 ) -> None:  # fmt: skip
     """Add ``sum q t`` to ``u`` and ``sum q (t t' - R' T^-1 R)`` to ``g``."""
-    n, size, dim = hi - lo, len(w), len(m)
-    a, y = np.empty((size * (size + 1) // 2, n)), np.empty((size, n))
-    t, b = np.empty((dim, n)), np.empty((dim * (dim + 1) // 2, n))
-    _fill(w, s, v, m, lo, hi, a, y, t)
-    _factor(a, y, n)
-    _invert(a, y, n)
-    if len(s) > size * (size + 1) // 2:
-        _project(s, lo, hi, a, y, t, b)
-    else:
-        t, b = y, a
-    p = 0
-    for d in range(dim):
-        left = t[d]
-        total = 0.0
-        for r in range(n):
-            total += q[r] * left[r]
-        u[d] += total
-        for e in range(d + 1):
-            right, inverse = t[e], b[p]
-            total = 0.0
-            for r in range(n):
-                total += q[r] * (left[r] * right[r] - inverse[r])
-            g[p] += total
-            p += 1
+    b, t = _factored(w, s, v, m, lo, hi)
+    _invert(b, t)
+    if len(s) > len(w) * (len(w) + 1) // 2:
+        t, b = _projected(s, lo, hi, b, t, len(m))
+    _add_up(q, t, b, u, g)
 
 
 @compiled_rows
-def _whitened(
-    w: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int, i: int, z: np.ndarray
-) -> None:
-    n, start = hi - lo, i * (i + 1) // 2
-    z[:n] = 0.0
-    for j in range(i + 1):
-        value, slope, centre = w[j, lo:hi], v[start + j], m[j]
-        for r in range(n):
-            z[r] += slope * (value[r] - centre)
+def _whitened(w: np.ndarray, v: np.ndarray, m: np.ndarray, lo: int, hi: int) -> np.ndarray:
+    """``v (w - m)`` for a packed lower-triangular ``v``."""
+    z = np.zeros((len(w), hi - lo))
+    p = 0
+    for i in range(len(w)):
+        row = z[i]
+        for j in range(i + 1):
+            value, slope, centre = w[j, lo:hi], v[p], m[j]
+            for r in range(hi - lo):
+                row[r] += slope * (value[r] - centre)
+            p += 1
+    return z
 
 
 @compiled_rows
@@ -235,13 +206,10 @@ def shared_density(
     quadratic: np.ndarray, determinant: np.ndarray,
 ) -> None:  # fmt: skip
     """Write ``|v (w - m)|^2`` for a packed lower-triangular ``v``, and one as the determinant."""
-    n = hi - lo
-    z = np.empty(n)
-    quadratic[:n], determinant[:n] = 0.0, 1.0
+    z = _whitened(w, v, m, lo, hi)
+    quadratic[: hi - lo], determinant[: hi - lo] = 0.0, 1.0
     for i in range(len(w)):
-        _whitened(w, v, m, lo, hi, i, z)
-        for r in range(n):
-            quadratic[r] += z[r] * z[r]
+        _add(quadratic[: hi - lo], z[i], z[i])
 
 
 @compiled_rows
@@ -250,19 +218,4 @@ def shared_moments(
     q: np.ndarray, u: np.ndarray, g: np.ndarray,
 ) -> None:  # fmt: skip
     """Add ``sum q z`` to ``u`` and ``sum q z z'`` to ``g``, with ``z = v (w - m)``."""
-    n, p = hi - lo, 0
-    z = np.empty((len(w), n))
-    for i in range(len(w)):
-        left = z[i]
-        _whitened(w, v, m, lo, hi, i, left)
-        total = 0.0
-        for r in range(n):
-            total += q[r] * left[r]
-        u[i] += total
-        for j in range(i + 1):
-            right = z[j]
-            total = 0.0
-            for r in range(n):
-                total += q[r] * left[r] * right[r]
-            g[p] += total
-            p += 1
+    _add_up(q, _whitened(w, v, m, lo, hi), np.zeros((1, 1, hi - lo)), u, g)

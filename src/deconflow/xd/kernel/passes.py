@@ -43,6 +43,26 @@ def compiled_rows(function: Any, fastmath: set[str] = LOOSE) -> Any:
         return compiler(function)
 
 
+#: ``1 / n!`` from the last term of the exponential to the second.
+EXP_TERMS = (
+    1.6059043836821613e-10,
+    2.08767569878681e-09,
+    2.505210838544172e-08,
+    2.755731922398589e-07,
+    2.7557319223985893e-06,
+    2.48015873015873e-05,
+    0.0001984126984126984,
+    0.001388888888888889,
+    0.008333333333333333,
+    0.041666666666666664,
+    0.16666666666666666,
+    0.5,
+    1.0,
+)
+#: Denominators of the series of ``2 atanh``.
+LOG_TERMS = (19.0, 17.0, 15.0, 13.0, 11.0, 9.0, 7.0, 5.0, 3.0)
+
+
 @partial(compiled_rows, fastmath={"contract"})
 def exp_rows(x: np.ndarray, scratch: np.ndarray, n: int) -> None:
     """Replace ``x[:n]``, which must be at most zero, by its exponential.
@@ -59,19 +79,9 @@ def exp_rows(x: np.ndarray, scratch: np.ndarray, n: int) -> None:
         k = shifted - 6755399441055744.0
         z = v - k * 0.693147180369123816490  # log 2 in two parts: this product is exact
         z = z - k * 1.90821492927058770002e-10
-        p = 1.6059043836821613e-10
-        p = p * z + 2.08767569878681e-09
-        p = p * z + 2.505210838544172e-08
-        p = p * z + 2.755731922398589e-07
-        p = p * z + 2.7557319223985893e-06
-        p = p * z + 2.48015873015873e-05
-        p = p * z + 0.0001984126984126984
-        p = p * z + 0.001388888888888889
-        p = p * z + 0.008333333333333333
-        p = p * z + 0.041666666666666664
-        p = p * z + 0.16666666666666666
-        p = p * z + 0.5
-        p = p * z + 1.0
+        p = 0.0
+        for term in EXP_TERMS:
+            p = p * z + term
         x[r] = p * z + 1.0
     bits = x.view(np.int64)
     powers = scratch.view(np.int64)
@@ -99,15 +109,9 @@ def log_rows(x: np.ndarray, scratch: np.ndarray, n: int) -> None:
         k_real = scratch[r] - 6755399441055744.0
         s = (x[r] - 1.0) / (x[r] + 1.0)
         z = s * s
-        p = 1.0 / 19.0
-        p = p * z + 1.0 / 17.0
-        p = p * z + 1.0 / 15.0
-        p = p * z + 1.0 / 13.0
-        p = p * z + 1.0 / 11.0
-        p = p * z + 1.0 / 9.0
-        p = p * z + 1.0 / 7.0
-        p = p * z + 1.0 / 5.0
-        p = p * z + 1.0 / 3.0
+        p = 0.0
+        for odd in LOG_TERMS:
+            p = p * z + 1.0 / odd
         x[r] = k_real * 0.6931471805599453 + (2.0 * s + 2.0 * s * z * p)
 
 
@@ -173,10 +177,13 @@ def pointers(density: Any, moments: Any) -> tuple[Pointer, Pointer]:
 def _density(name: str, dim: int, kind: str) -> list[str]:
     body = _whiten(dim, kind)
     if kind == "shared":
-        body += [f"quadratic[r] = {_sum(f'z{i}*z{i}' for i in range(dim))}", "determinant[r] = 1.0"]
+        body += [
+            f"quadratic[r] = {' + '.join(f'z{i}*z{i}' for i in range(dim))}",
+            "determinant[r] = 1.0",
+        ]
     else:
         body += [
-            f"quadratic[r] = {_sum(f'z{i}*z{i}*d{i}' for i in range(dim))}",
+            f"quadratic[r] = {' + '.join(f'z{i}*z{i}*d{i}' for i in range(dim))}",
             f"determinant[r] = {'*'.join(f'd{i}' for i in range(dim))}",
         ]
     return [
@@ -225,7 +232,7 @@ def _whiten(dim: int, kind: str) -> list[str]:
     lines = [f"y{i} = w_{i}[r] - m_{i}" for i in range(dim)]
     if kind == "shared":
         return lines + [
-            f"z{i} = {_sum(f'v{i}_{j}*y{j}' for j in range(i + 1))}" for i in range(dim)
+            f"z{i} = {' + '.join(f'v{i}_{j}*y{j}' for j in range(i + 1))}" for i in range(dim)
         ]
     for i in range(dim):
         for j in range(i + 1):
@@ -261,10 +268,6 @@ def _inverse(dim: int, i: int, j: int) -> str:
 
 def _pairs(dim: int) -> list[tuple[int, int]]:
     return [(i, j) for i in range(dim) for j in range(i + 1)]
-
-
-def _sum(terms: Any) -> str:
-    return " + ".join(terms)
 
 
 def _less(terms: Any) -> str:
