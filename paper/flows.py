@@ -15,7 +15,7 @@ from deconflow.auto import ensemble_of
 from deconflow.densities import DENSITIES, Architecture, Density, MixtureDensity
 from deconflow.densities.layers import LULayer, MaskedNetwork
 from deconflow.estimators import OutOfReachError
-from deconflow.fits.weighted_fit import ProposedByModel, WeightedFit, standardised
+from deconflow.fits.weighted_fit import WeightedFit, standardised
 from deconflow.fitting import History, Training, fit
 from deconflow.objectives import ELBO, ImportanceWeighted
 from deconflow.posteriors import MixtureExact, PosteriorModel, RecognitionFlow
@@ -59,7 +59,7 @@ class PaperFlow:
     def density_(self) -> WeightedFit:
         """The fitted density, as estimators have it."""
         names = [f"v{d}" for d in range(self.prior.dim)]
-        return WeightedFit(self.prior, self.units, ProposedByModel(self.recognition), names)
+        return WeightedFit(self.prior, self.units, self.recognition, names)
 
 
 def untrained(settings: Settings, data: Observations, seed: int) -> PaperFlow:
