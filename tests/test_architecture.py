@@ -216,3 +216,34 @@ def test_editors_see_types_and_public_names():
 
     assert (SOURCE / "py.typed").exists()
     assert sorted(dir(deconflow)) == sorted(deconflow.__all__)
+
+
+def statements(paths):
+    """Statements of files, without docstrings."""
+    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text()))]
+    documented = sum(
+        ast.get_docstring(node) is not None
+        for node in nodes
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+    )
+    return sum(isinstance(node, ast.stmt) for node in nodes) - documented
+
+
+def test_the_house_keeps_to_its_budget():
+    table = (ROOT / "docs" / "architecture.md").read_text().split("## Budget")[1]
+    budget = {name: int(most) for name, most in re.findall(r"\| `?([^`|]+)`? \| (\d+) \|", table)}
+    parts = {path.name: path.rglob("*.py") for path in SOURCE.iterdir() if path.is_dir()}
+    parts = {name: list(paths) for name, paths in parts.items()}
+    parts |= {"modules at the top": SOURCE.glob("*.py"), "src/deconflow": SOURCE.rglob("*.py")}
+    parts |= {name: (ROOT / name).rglob("*.py") for name in ("tests", "benchmarks")}
+    used = {name.strip(): statements(paths) for name, paths in parts.items() if paths}
+    assert used.keys() == {name.strip() for name in budget}
+    over = {name: count for name, count in used.items() if count > budget[name]}
+    assert not over, "take code away, or raise the budget and say why"
+
+
+def test_estimators_stay_small():
+    for cls in ESTIMATORS:
+        assert len(inspect.signature(cls).parameters) <= 16
+    members = {name for name in dir(estimators.XDGMM) if not name.startswith("_")}
+    assert len(members) <= 25, sorted(members)

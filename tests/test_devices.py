@@ -29,7 +29,7 @@ def values():
 @pytest.fixture
 def known(monkeypatch):
     """Let estimators take the pretended device by its name."""
-    for module in (estimators.flow, engines.flow):
+    for module in (estimators.arguments, engines.flow):
         monkeypatch.setattr(module, "check_device", str)
     return monkeypatch
 

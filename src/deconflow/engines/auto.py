@@ -60,6 +60,11 @@ class AutoSolution:
     seed: int = 0
 
     @property
+    def certificate(self) -> Certificate:
+        """What the held-out rows say."""
+        return self.fitted.certificate
+
+    @property
     def working(self) -> GaussianMixture:
         """One fit of Gaussian mixtures to all rows, in the user's units."""
         return self.standardiser.mixture_from_standard(self.fitted.proposing)

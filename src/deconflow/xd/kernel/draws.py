@@ -34,6 +34,8 @@ from deconflow.xd.kernel.passes import (
 
 #: Share of a variance below which what is left of it is rounding.
 SINGULAR = 1e-14
+#: In place of a variance that is lost altogether.
+TINY = 2.3e-308
 
 
 @compiled_rows
@@ -136,7 +138,7 @@ def factor(a: np.ndarray, thinnest: float) -> bool:
         for k in range(i):
             a[i, i] -= a[i, k] * a[i, k]
         regular = regular and a[i, i] > least
-        a[i, i] = np.sqrt(max(a[i, i], least, 1e-290))
+        a[i, i] = np.sqrt(max(a[i, i], least, TINY))
     return regular
 
 
