@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from deconflow import ranks
 from deconflow._limits import cpus
 from deconflow.auto import Fitted, Plan, ensemble_of, fit_density, fixed
+from deconflow.certificate import Certificate
 from deconflow.core import EVERYTHING, Run
 from deconflow.engines.checks import refuse_different_rows, refuse_few
 from deconflow.engines.stream_fits import everything_of, folds_of_sample, in_memory
