@@ -86,11 +86,10 @@ def learn_errors(
     sd = np.sqrt(np.diagonal(rows.said, axis1=1, axis2=2))
     usual = np.array([np.median(sd[rows.seen[:, d], d]) for d in range(layout.dim)])
     return LearnedErrors(
+        values.scale, values.jitter * scale, values.correlation, values.shifts * scale,
         tuple(names), free.kinds,
-        values.scale, errors.scale,
-        values.jitter * scale, errors.jitter * scale,
-        values.correlation, errors.correlation,
-        labels, values.shifts * scale, errors.shifts * scale,
+        errors.scale, errors.jitter * scale, errors.correlation,
+        labels, errors.shifts * scale,
         _tied(layout, spread), usual * scale, scale,
     )  # fmt: skip
 
@@ -314,19 +313,18 @@ def most_likely(
     scores stand for the curvature (Berndt, Hall, Hall and Hausman 1974). A mixture and its errors
     pull at the same spread, so that steps in turns would take hundreds of rounds.
     """
-    theta, best, behind = np.zeros(layout.size), None, 0
+    theta = np.zeros(layout.size)
+    tried: list[View] = []
     theta[layout.places["jitter"]] = FIRST_JITTER**2
     most = max(1, len(rows.first) // ROWS_PER_COMPONENT)
     for count in [count for count in COMPONENTS_TO_TRY if count <= most]:
         start = _start(rows, layout.values(theta), count, rng, threads)
-        fit = climb(look(rows, layout, theta, start), ROUGH)
-        behind += 1
-        if best is None or _worth(fit) > _worth(best):
-            best, theta, behind = fit, fit.theta, 0
-        if behind == PATIENCE:
+        tried.append(climb(look(rows, layout, theta, start), ROUGH))
+        best = max(range(len(tried)), key=lambda i: _worth(tried[i]))
+        theta = tried[best].theta
+        if best < len(tried) - PATIENCE:
             break
-    assert best is not None
-    return climb(best, PRECISE)
+    return climb(tried[best], PRECISE)
 
 
 def _worth(fit: View) -> float:

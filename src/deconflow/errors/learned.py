@@ -11,7 +11,7 @@ from deconflow.certificate import Finding
 from deconflow.errors.likelihood import Values, covariances
 from deconflow.noise import FreeErrors, GaussianNoise, for_rows, gaussian, in_call
 from deconflow.observations import Observations, check_groups
-from deconflow.saving import refuse
+from deconflow.saving import refuse, refuse_if
 
 #: Larger standard errors leave as good as everything open: shares of a factor, of the usual error
 #: for a jitter, and of the spread of the column for a zero point.
@@ -28,7 +28,7 @@ MOST_LABELS = 8
 
 
 @dataclass(frozen=True)
-class LearnedErrors:
+class LearnedErrors(Values):
     """What a fit has learned of the errors, in the units of the data: a model's ``errors_``.
 
     Attributes
@@ -59,14 +59,10 @@ class LearnedErrors:
 
     names: tuple[str, ...]
     kinds: tuple[str, ...]
-    scale: Array
     scale_error: Array
-    jitter: Array
     jitter_error: Array
-    correlation: Array
     correlation_error: Array
     groups: tuple[Hashable, ...]
-    shifts: Array
     shifts_error: Array
     tied: Array
     usual: Array
@@ -113,8 +109,7 @@ class LearnedErrors:
         """Return the law of errors that were said so."""
         if said.diagonal and "correlation" not in self.kinds:
             return replace(said, factor=np.hypot(said.factor * self.scale, self.jitter))
-        values = Values(self.scale, self.jitter, self.correlation, self.shifts)
-        found = covariances(said.covariance(), values)
+        found = covariances(said.covariance(), self)
         return gaussian(covariance=found[0] if said.shared else found)
 
     def missing(self) -> str:
@@ -197,12 +192,6 @@ class LearnedErrors:
         open_shifts = np.argwhere(self.shifts_error > UNKNOWN["shifts"] * self.spread)
         points = [f"zero point of {self.groups[g]} in {self.names[d]}" for g, d in open_shifts]
         return [*filter(None, of_name.values()), *points]
-
-
-def refuse_if(wrong: object, words: str) -> None:
-    """Raise an error with these words."""
-    if wrong:
-        raise ValueError(words)
 
 
 def refuse_other_laws(free: FreeErrors, data: Observations) -> None:
