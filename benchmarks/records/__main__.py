@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add = parser.add_argument
     add("sections", nargs="*", help=f"Of {', '.join(SECTIONS)}; all if none is named.")
-    add("--estimator", nargs="+", choices=list(estimators.LABELS), help="Those of the section.")
+    add("--estimator", nargs="+", choices=list(estimators.MAKERS), help="Those of the section.")
     add("--seeds", type=int, nargs="+", help="Those of the bars if not given.")
     add("--results", type=Path, default=RESULTS, help="Folder of the records.")
     add("--data", type=Path, default=DATA, help="Folder of the tables.")

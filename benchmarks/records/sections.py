@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-from benchmarks.records import batting, gamma, honest, real, sparse
+from benchmarks.records.real import BATTING, REAL
 from benchmarks.records.section import KEYS
+from benchmarks.records.simulated import GAMMA, HONEST, SPARSE
 from benchmarks.runs import Runs
 
-SECTIONS = {
-    module.SECTION.name: module.SECTION for module in (gamma, batting, real, sparse, honest)
-}
+SECTIONS = {section.name: section for section in (GAMMA, BATTING, REAL, SPARSE, HONEST)}
 RECORD = "records.json"
 
 
