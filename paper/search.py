@@ -6,10 +6,18 @@ from typing import Any
 
 from sklearn.model_selection import ParameterGrid
 
-from paper.data import WINES
-from paper.protocols import CHOSEN, FILE_ORDER, GRID, Protocol, Rung, W
+from paper.protocols import (
+    CHOSEN,
+    FILE_ORDER,
+    GRID,
+    WINES,
+    Protocol,
+    Row,
+    Rung,
+    Task,
+    W,
+)
 from paper.runs import Runs
-from paper.tables import Row, Task
 
 Settings = dict[str, Any]
 NAME, DRAWS = "grid", 50

@@ -13,10 +13,17 @@ from deconflow.randomness import isolated_rng
 from paper import data
 from paper.fits import FITS, SETTINGS, DrawnPairs, _true_density, toy_settings
 from paper.flows import untrained
-from paper.protocols import BUDGET, CHOSEN, EVALUATIONS, GRID, PAPER
+from paper.protocols import (
+    BUDGET,
+    CHOSEN,
+    EVALUATIONS,
+    GRID,
+    MIXTURE,
+    PAPER,
+    TABLES,
+)
 from paper.runs import Job
 from paper.search import describe, rounds
-from paper.tables import MIXTURE, TABLES
 
 #: Expectations of -log p(v) and -log p(w) of the toy's true densities, by quadrature.
 EXPECTED_V, EXPECTED_W = 2.666, 3.603
