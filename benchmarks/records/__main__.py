@@ -13,8 +13,19 @@ from pathlib import Path
 
 from benchmarks.record import RESULTS
 from benchmarks.records import estimators
-from benchmarks.records.sections import SECTIONS, open_runs
-from benchmarks.runs import DATA
+from benchmarks.records.real import BATTING, REAL
+from benchmarks.records.section import KEYS
+from benchmarks.records.simulated import GAMMA, HONEST, SPARSE
+from benchmarks.runs import DATA, Runs
+
+SECTIONS = {section.name: section for section in (GAMMA, BATTING, REAL, SPARSE, HONEST)}
+
+
+def open_runs(results: Path, *, keep: bool = False) -> Runs:
+    """Return the runs that a folder keeps; they may be none."""
+    runs = Runs(results / "records.json", KEYS, keep=keep)
+    runs.content["command"] = "python -m benchmarks.records"
+    return runs
 
 
 def main() -> int:
