@@ -94,7 +94,11 @@ def _models(panels: dict[str, dict[str, Array]]) -> Any:
     """Draw priors above posteriors, one column per model; one model without a title across."""
     across = list(panels) == [""]
     if not across:
-        panels = {"Truth": _truth(), **panels}
+        truth = {
+            "prior": data.TRUTH.sample(DRAWS, random_state=0),
+            "posterior": exact_posterior(TEST_POINT).sample(DRAWS, random_state=0)[0],
+        }
+        panels = {"Truth": truth, **panels}
     shape = (1, 2) if across else (2, len(panels))
     size = (8, 4) if across else (2.7 * len(panels), 5.6)
     figure, axes = plt.subplots(*shape, figsize=size, layout="constrained", squeeze=False)
@@ -104,13 +108,6 @@ def _models(panels: dict[str, dict[str, Array]]) -> Any:
             _panel(ax, draws[part], f"{title} {part}".strip(), fontsize=9)
         _noise_ellipse(column[1])
     return figure
-
-
-def _truth() -> dict[str, Array]:
-    return {
-        "prior": data.TRUTH.sample(DRAWS, random_state=0),
-        "posterior": exact_posterior(TEST_POINT).sample(DRAWS, random_state=0)[0],
-    }
 
 
 def _panel(ax: Any, values: Array, title: str, **options: Any) -> None:

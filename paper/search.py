@@ -44,7 +44,8 @@ class Round:
 def rounds(wine: str, kind: str, protocol: Protocol, runs: Runs) -> list[Round]:
     """Return the rounds of a search so far; the last is done only if the search is."""
     points, found = list(ParameterGrid(GRID[kind])), []
-    for rung in _rungs(kind, protocol):
+    whole = Rung(len(points), protocol.folds, 0)  # for which XD is quick enough
+    for rung in (protocol.rungs if kind == "flow" else ()) or (whole,):
         points = points[: rung.settings]
         done = all(task.key in runs for task, _ in tasks_of(wine, kind, rung, points))
         if done:
@@ -53,13 +54,6 @@ def rounds(wine: str, kind: str, protocol: Protocol, runs: Runs) -> list[Round]:
         if not done:
             break
     return found
-
-
-def _rungs(kind: str, protocol: Protocol) -> tuple[Rung, ...]:
-    """Return the rounds of a search; XD is quick enough for its whole grid."""
-    if kind == "flow" and protocol.rungs:
-        return protocol.rungs
-    return (Rung(len(ParameterGrid(GRID[kind])), protocol.folds, 0),)
 
 
 def search(

@@ -82,7 +82,7 @@ def learn_errors(
     _refuse_untold(free, rows, list(names), labels)
     fit = most_likely(rows, layout, rng, threads)
     values, spread = fit.values, _covariance(fit, cluster)
-    errors = _standard_errors(layout, values, spread)
+    errors, tied = _standard_errors(layout, values, spread)
     sd = np.sqrt(np.diagonal(rows.said, axis1=1, axis2=2))
     usual = np.array([np.median(sd[rows.seen[:, d], d]) for d in range(layout.dim)])
     return LearnedErrors(
@@ -90,7 +90,7 @@ def learn_errors(
         tuple(names), free.kinds,
         errors.scale, errors.jitter * scale, errors.correlation,
         labels, errors.shifts * scale,
-        _tied(layout, spread), usual * scale, scale,
+        tied, usual * scale, scale,
     )  # fmt: skip
 
 
@@ -255,10 +255,10 @@ def _repeats(rows: ErrorRows, seen: BoolArray) -> int:
     return int(np.maximum(counts - 1, 0).sum())
 
 
-def _standard_errors(layout: Layout, values: Values, spread: Array) -> Values:
-    """Standard errors of all that was learned; zeros for the rest."""
+def _standard_errors(layout: Layout, values: Values, spread: Array) -> tuple[Values, Array]:
+    """Standard errors of all that was learned, and correlations of scale and jitter; else zeros."""
     error, places, dim = np.sqrt(np.diag(spread)), layout.places, layout.dim
-    scale, jitter, correlation = np.zeros(dim), np.zeros(dim), np.zeros((dim, dim))
+    scale, jitter, tied, correlation = *np.zeros((3, dim)), np.zeros((dim, dim))
     if layout.scale:
         scale = values.scale * error[places["scale"]]
     if layout.jitter:
@@ -274,16 +274,10 @@ def _standard_errors(layout: Layout, values: Values, spread: Array) -> Values:
     turn = np.kron(layout.contrasts, np.eye(dim))
     shifts = np.diag(turn @ spread[places["shifts"], places["shifts"]] @ turn.T)
     shifts = np.sqrt(np.maximum(shifts, 0.0)).reshape(-1, dim)
-    return Values(scale, jitter, correlation, shifts)
-
-
-def _tied(layout: Layout, spread: Array) -> Array:
-    """Correlation of the estimates of scale and jitter of each column."""
-    if not (layout.scale and layout.jitter):
-        return np.zeros(layout.dim)
-    size = np.sqrt(np.diag(spread))
-    tied = spread / np.maximum(np.outer(size, size), 1e-300)
-    return np.diag(tied[layout.places["scale"], layout.places["jitter"]])
+    if layout.scale and layout.jitter:
+        related = spread / np.maximum(np.outer(error, error), 1e-300)
+        tied = np.diag(related[places["scale"], places["jitter"]])
+    return Values(scale, jitter, correlation, shifts), tied
 
 
 def _covariance(fit: View, cluster: IntArray) -> Array:

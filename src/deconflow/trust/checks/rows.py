@@ -148,14 +148,16 @@ def _edges(case: Case) -> Finding:
         real, simulated = rows.w[seen, 0, d], rows.w[seen, 1:, d]
         if len(real) and np.ptp(real) > 0:
             low, high = float(real.min()), float(real.max())
-            beyond.append(((simulated < low).sum() / draws, d, 0.0, low))
-            beyond.append(((simulated > high).sum() / draws, d, 1.0, high))
+            beyond += [
+                ((simulated < low).sum() / draws, d, 0.0, low),
+                ((simulated > high).sum() / draws, d, 1.0, high),
+            ]
     if not beyond:
         return Finding(reason=CONSTANT)
     gain, d, upper, edge = max(beyond, key=lambda each: each[0])
     shift = table.units.location[d] if table.data.projection is None else 0.0  # else it differs
-    numbers = {"upper": upper, "expected": float(gain)}
-    numbers["edge"] = float(shift + edge * table.units.measured_scale[d])  # as users know it
+    edge = float(shift + edge * table.units.measured_scale[d])  # as users know it
+    numbers = {"upper": upper, "expected": float(gain), "edge": edge}
     p = of_smallest(np.exp(-gain), len(beyond))
     return Finding("", p, float(gain), (table.names[d],), numbers)
 
