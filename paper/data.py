@@ -24,7 +24,6 @@ TOY_SEED = 0
 TEST_POINT = np.array([[0.0, 0.3]])
 
 WINE_VARIANCE, TEST_SHARE = 0.1, 0.1
-WINES = ("white", "red")
 OPENML = {"white": 44971, "red": 44972}
 #: All but the two integer-valued ones, the sulfur dioxides.
 ATTRIBUTES = (

@@ -5,7 +5,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import corner
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.patches import Ellipse
 
 from paper import data
 from paper.data import TEST_POINT, TOY_NOISE, Array, exact_posterior
@@ -38,11 +41,6 @@ PICTURES: dict[str, dict[str, tuple[str, str]]] = {
 }
 
 PARTS = ("prior", "posterior")
-
-
-def folder_of(document: Path) -> Path:
-    """Return the folder of a document's pictures."""
-    return document.parent / "images"
 
 
 def draws_path(results: Path, protocol: str, table: str, row: str) -> Path:
@@ -85,8 +83,6 @@ def is_up_to_date(results: Path, protocol: str, path: Path) -> bool:
 
 def _toy_data() -> Any:
     """Draw the training rows: true values and measurements."""
-    import matplotlib.pyplot as plt
-
     rows = data.toy(PAPER.train_rows + PAPER.validation_rows, 1).train[: PAPER.train_rows]
     figure, axes = plt.subplots(1, 2, figsize=(8, 4), layout="constrained", sharey=True)
     _panel(axes[0], rows.v, "latent v")
@@ -96,11 +92,13 @@ def _toy_data() -> Any:
 
 def _models(panels: dict[str, dict[str, Array]]) -> Any:
     """Draw priors above posteriors, one column per model; one model without a title across."""
-    import matplotlib.pyplot as plt
-
     across = list(panels) == [""]
     if not across:
-        panels = {"Truth": _truth(), **panels}
+        truth = {
+            "prior": data.TRUTH.sample(DRAWS, random_state=0),
+            "posterior": exact_posterior(TEST_POINT).sample(DRAWS, random_state=0)[0],
+        }
+        panels = {"Truth": truth, **panels}
     shape = (1, 2) if across else (2, len(panels))
     size = (8, 4) if across else (2.7 * len(panels), 5.6)
     figure, axes = plt.subplots(*shape, figsize=size, layout="constrained", squeeze=False)
@@ -112,17 +110,8 @@ def _models(panels: dict[str, dict[str, Array]]) -> Any:
     return figure
 
 
-def _truth() -> dict[str, Array]:
-    return {
-        "prior": data.TRUTH.sample(DRAWS, random_state=0),
-        "posterior": exact_posterior(TEST_POINT).sample(DRAWS, random_state=0)[0],
-    }
-
-
 def _panel(ax: Any, values: Array, title: str, **options: Any) -> None:
     """Draw a histogram with its sigma contours, and the points outside."""
-    import corner
-
     corner.hist2d(
         values[:, 0], values[:, 1], ax=ax, bins=BINS, range=FRAME, levels=LEVELS, smooth=1.0,
         data_kwargs={"ms": 1.0, "alpha": 0.3},
@@ -133,16 +122,12 @@ def _panel(ax: Any, values: Array, title: str, **options: Any) -> None:
 
 def _noise_ellipse(ax: Any) -> None:
     """Draw the one-sigma level of the noise around the test point."""
-    from matplotlib.patches import Ellipse
-
     wide, high = 2 * np.sqrt(np.diag(TOY_NOISE))
     ax.add_patch(Ellipse(TEST_POINT[0], wide, high, fill=False, ec="#d1495b", ls="--", lw=1.5))
     ax.plot(*TEST_POINT[0], "x", color="#d1495b", ms=5)
 
 
 def _save(figure: Any, path: Path, source: str) -> None:
-    import matplotlib.pyplot as plt
-
     buffer = BytesIO()
     figure.savefig(buffer, dpi=90, format="png", metadata={"Made of": source})
     plt.close(figure)

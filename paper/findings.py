@@ -5,10 +5,20 @@ from math import isfinite, isnan, nan
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from paper.data import WINES
-from paper.protocols import FILE_ORDER, V_FITTED, V_WITHOUT_COPY, Figure, V, W, printed
+from paper.protocols import (
+    FILE_ORDER,
+    TABLES,
+    V_FITTED,
+    V_WITHOUT_COPY,
+    WINES,
+    Figure,
+    Table,
+    Task,
+    V,
+    W,
+    printed,
+)
 from paper.runs import Run, Runs
-from paper.tables import TABLES, Table, Task
 
 NOT_RUN = "not run"
 DATASETS = {

@@ -38,9 +38,14 @@ from paper.flows import (
     untrained,
     wine_scores,
 )
-from paper.protocols import EARLY_STOPPING_SHARE, Protocol, W
+from paper.protocols import (
+    EARLY_STOPPING_SHARE,
+    Protocol,
+    Row,
+    Table,
+    W,
+)
 from paper.runs import Job, Outcome
-from paper.tables import Row, Table
 
 Settings = dict[str, Any]
 TOY_XD: Settings = {"n_components": 3, "n_init": 5, "tol": 1e-8}

@@ -26,8 +26,11 @@ from paper.protocols import (
     CHOSEN,
     EARLY_STOPPING_SHARE,
     GRID,
+    MIXTURE,
     PAPER,
     PROTOCOLS,
+    SEEDS,
+    TABLES,
     Protocol,
     V,
     W,
@@ -36,7 +39,6 @@ from paper.protocols import (
 from paper.runs import Records, Run, write
 from paper.search import NAME as GRID_NAME
 from paper.search import SEARCHES, describe, mean_score, rounds
-from paper.tables import MIXTURE, SEEDS, TABLES
 
 #: In the place of a reason; whoever finds it writes it into the page, where it is kept.
 UNEXPLAINED = "Not explained yet."

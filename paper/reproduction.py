@@ -13,11 +13,18 @@ from paper.data import wine_rows
 from paper.findings import AllRuns, missing
 from paper.fits import SETTINGS, fitted_as
 from paper.page import UNEXPLAINED, grid_part, part_in, parts, read_all, refresh, table_part
-from paper.protocols import FILE_ORDER, PAPER, V_FITTED, Protocol
+from paper.protocols import (
+    FILE_ORDER,
+    PAPER,
+    TABLES,
+    V_FITTED,
+    Protocol,
+    Table,
+    Task,
+)
 from paper.runs import Key, Records, Run, Runs
 from paper.search import NAME as GRID_NAME
 from paper.search import SEARCHES, Settings, rounds, search, searches_named, settings_for
-from paper.tables import TABLES, Table, Task
 
 #: How far XD may be from the truth on the toy.
 XD_BAR = 0.005
@@ -107,7 +114,7 @@ def _check_searches(runs: AllRuns, protocol: Protocol) -> Iterator[Finding]:
 
 
 def _check_figures(results: Path, document: Path, protocol: Protocol) -> Iterator[Finding]:
-    folder = figures.folder_of(document)
+    folder = document.parent / "images"
     for name in figures.PICTURES:
         if not (folder / name).is_file():
             yield False, f"figure {name} is missing in {folder}"
@@ -227,7 +234,9 @@ class Reproduction:
         with records.alone():
             done = records.runs()
             jobs = [self.job(*pair) for pair in pairs if pair[0].key not in done]
-            self._need_data(jobs)
+            wines = {job.task.dataset.removesuffix(FILE_ORDER) for job in jobs} - {"toy"}
+            for wine in sorted(wines):  # to fail at once, and with one line, if one cannot be had
+                wine_rows(wine, self.data)
             failed: dict[Key, str] = {}
             options = {"total": len(pairs), "initial": len(pairs) - len(jobs), "unit": "run"}
             with (
@@ -237,7 +246,12 @@ class Reproduction:
                 for job, run in made:
                     self._take(job, run, failed)
                     bar.update()
-            _raise_for(failed)
+            if failed:
+                key, why = next(iter(failed.items()))
+                raise ChildProcessError(
+                    f"Expected every run to succeed; got {len(failed)} that did not, the first "
+                    f"{' '.join(map(str, key))}: {why} Run the same command to try again."
+                )
             return records.runs()
 
     def job(self, task: Task, settings: Settings) -> runs.Job:
@@ -258,14 +272,8 @@ class Reproduction:
             self.say(line)
         self.write()
 
-    def _need_data(self, jobs: Sequence[runs.Job]) -> None:
-        """Fail at once, and with one line, if a wine cannot be had."""
-        wines = {job.task.dataset.removesuffix(FILE_ORDER) for job in jobs} - {"toy"}
-        for wine in sorted(wines):
-            wine_rows(wine, self.data)
-
     def _draw(self) -> str:
-        folder = figures.folder_of(self.document)
+        folder = self.document.parent / "images"
         if not self.document.is_file():
             folder = self.results / "reproduction" / FIGURES
         drawn, left = figures.draw_all(self.results, folder, self.protocol.name)
@@ -282,12 +290,3 @@ def in_words(run: Run) -> str:
     ]
     name = f"{run['table']} {run['dataset']} {run['row']} seed {run['seed']}"
     return f"{name}: {', '.join(scores)} ({run['core_seconds']:.0f} core seconds)"
-
-
-def _raise_for(failed: dict[Key, str]) -> None:
-    if failed:
-        key, why = next(iter(failed.items()))
-        raise ChildProcessError(
-            f"Expected every run to succeed; got {len(failed)} that did not, the first "
-            f"{' '.join(map(str, key))}: {why} Run the same command to try again."
-        )

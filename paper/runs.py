@@ -26,8 +26,10 @@ from benchmarks.runs import code_digest
 from deconflow.files import replacing
 from paper import data
 from paper.data import Array, Sample
-from paper.protocols import Protocol
-from paper.tables import Task
+from paper.protocols import (
+    Protocol,
+    Task,
+)
 
 Run = dict[str, Any]
 Key = tuple[str, str, int]
@@ -80,11 +82,13 @@ class Records:
         """Lock the table for this process, or say that another is at work."""
         self.work.mkdir(parents=True, exist_ok=True)
         with (self.work / f"{self.table}.lock").open("w") as handle:
-            if not _locked(handle):
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
                 raise ValueError(
                     f"Expected no other process at work on {self.table} in {self.folder}; got one. "
                     "Wait for it, or choose another --results."
-                )
+                ) from error
             yield
 
 
@@ -96,15 +100,6 @@ def write(path: Path, content: str | bytes) -> None:
 
 def _key(run: Run) -> Key:
     return run["dataset"], run["row"], run["seed"]
-
-
-def _locked(handle: Any) -> bool:
-    """Lock a file until it is closed, if no other process has."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 LIBRARIES = ("OMP", "MKL", "OPENBLAS", "NUMBA")

@@ -6,10 +6,18 @@ from typing import Any
 
 from sklearn.model_selection import ParameterGrid
 
-from paper.data import WINES
-from paper.protocols import CHOSEN, FILE_ORDER, GRID, Protocol, Rung, W
+from paper.protocols import (
+    CHOSEN,
+    FILE_ORDER,
+    GRID,
+    WINES,
+    Protocol,
+    Row,
+    Rung,
+    Task,
+    W,
+)
 from paper.runs import Runs
-from paper.tables import Row, Task
 
 Settings = dict[str, Any]
 NAME, DRAWS = "grid", 50
@@ -36,7 +44,8 @@ class Round:
 def rounds(wine: str, kind: str, protocol: Protocol, runs: Runs) -> list[Round]:
     """Return the rounds of a search so far; the last is done only if the search is."""
     points, found = list(ParameterGrid(GRID[kind])), []
-    for rung in _rungs(kind, protocol):
+    whole = Rung(len(points), protocol.folds, 0)  # for which XD is quick enough
+    for rung in (protocol.rungs if kind == "flow" else ()) or (whole,):
         points = points[: rung.settings]
         done = all(task.key in runs for task, _ in tasks_of(wine, kind, rung, points))
         if done:
@@ -45,13 +54,6 @@ def rounds(wine: str, kind: str, protocol: Protocol, runs: Runs) -> list[Round]:
         if not done:
             break
     return found
-
-
-def _rungs(kind: str, protocol: Protocol) -> tuple[Rung, ...]:
-    """Return the rounds of a search; XD is quick enough for its whole grid."""
-    if kind == "flow" and protocol.rungs:
-        return protocol.rungs
-    return (Rung(len(ParameterGrid(GRID[kind])), protocol.folds, 0),)
 
 
 def search(

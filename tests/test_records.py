@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.records.__main__ import main
-from benchmarks.records.sections import SECTIONS, open_runs
+from benchmarks.records.__main__ import SECTIONS, main, open_runs
 
 pytestmark = pytest.mark.docs
 

@@ -13,8 +13,19 @@ from pathlib import Path
 
 from benchmarks.record import RESULTS
 from benchmarks.records import estimators
-from benchmarks.records.sections import SECTIONS, open_runs
-from benchmarks.runs import DATA
+from benchmarks.records.real import BATTING, REAL
+from benchmarks.records.section import KEYS
+from benchmarks.records.simulated import GAMMA, HONEST, SPARSE
+from benchmarks.runs import DATA, Runs
+
+SECTIONS = {section.name: section for section in (GAMMA, BATTING, REAL, SPARSE, HONEST)}
+
+
+def open_runs(results: Path, *, keep: bool = False) -> Runs:
+    """Return the runs that a folder keeps; they may be none."""
+    runs = Runs(results / "records.json", KEYS, keep=keep)
+    runs.content["command"] = "python -m benchmarks.records"
+    return runs
 
 
 def main() -> int:
@@ -51,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add = parser.add_argument
     add("sections", nargs="*", help=f"Of {', '.join(SECTIONS)}; all if none is named.")
-    add("--estimator", nargs="+", choices=list(estimators.LABELS), help="Those of the section.")
+    add("--estimator", nargs="+", choices=list(estimators.MAKERS), help="Those of the section.")
     add("--seeds", type=int, nargs="+", help="Those of the bars if not given.")
     add("--results", type=Path, default=RESULTS, help="Folder of the records.")
     add("--data", type=Path, default=DATA, help="Folder of the tables.")

@@ -9,16 +9,6 @@ import deconflow
 from benchmarks.laws import Array
 from deconflow.program.methods import make_estimator
 
-LABELS = {
-    "deconvolver": "`Deconvolver()`",
-    "quick": "`Deconvolver(quick=True)`",
-    "bayes": "`BayesianXDGMM()`",
-    "spline": "`LogSplineDeconvolver()`",
-    "xd": "`deconflow fit --method xd`",
-    "xd-1": "`XDGMM(1)`",
-    "xd-2": "`XDGMM(2)`",
-}
-
 
 def make(name: str, n_rows: int, seed: int) -> Any:
     """Make an unfitted estimator by its name.
@@ -28,9 +18,9 @@ def make(name: str, n_rows: int, seed: int) -> Any:
     ValueError
         If there is none of this name.
     """
-    if name not in _MAKERS:
-        raise ValueError(f"Expected --estimator of {', '.join(_MAKERS)}; got {name!r}.")
-    return _MAKERS[name](n_rows, seed)
+    if name not in MAKERS:
+        raise ValueError(f"Expected --estimator of {', '.join(MAKERS)}; got {name!r}.")
+    return MAKERS[name](n_rows, seed)
 
 
 def fit(name: str, seed: int, w: Array, noise: Any) -> tuple[Any, float]:
@@ -64,7 +54,7 @@ def _by_class(name: str, *args: Any, **settings: Any) -> Callable[[int, int], An
     return make_one
 
 
-_MAKERS: dict[str, Callable[[int, int], Any]] = {
+MAKERS: dict[str, Callable[[int, int], Any]] = {
     "deconvolver": _by_class("Deconvolver"),
     "quick": _by_class("Deconvolver", quick=True),
     "bayes": _by_class("BayesianXDGMM"),

@@ -14,8 +14,8 @@ import torch
 
 from deconflow.fitting.checkpoint import Checkpoint
 from paper import fits, runs
+from paper.protocols import TABLES
 from paper.runs import Records
-from paper.tables import TABLES
 
 ROW = ["elbo-1"]
 

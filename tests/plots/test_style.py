@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from deconflow.plots.inputs import Axis, bare, span, typeset
+from deconflow.plots.drawing import Axis, bare, span, typeset
 
 
 @pytest.mark.parametrize(

@@ -82,16 +82,15 @@ def learn_errors(
     _refuse_untold(free, rows, list(names), labels)
     fit = most_likely(rows, layout, rng, threads)
     values, spread = fit.values, _covariance(fit, cluster)
-    errors = _standard_errors(layout, values, spread)
+    errors, tied = _standard_errors(layout, values, spread)
     sd = np.sqrt(np.diagonal(rows.said, axis1=1, axis2=2))
     usual = np.array([np.median(sd[rows.seen[:, d], d]) for d in range(layout.dim)])
     return LearnedErrors(
+        values.scale, values.jitter * scale, values.correlation, values.shifts * scale,
         tuple(names), free.kinds,
-        values.scale, errors.scale,
-        values.jitter * scale, errors.jitter * scale,
-        values.correlation, errors.correlation,
-        labels, values.shifts * scale, errors.shifts * scale,
-        _tied(layout, spread), usual * scale, scale,
+        errors.scale, errors.jitter * scale, errors.correlation,
+        labels, errors.shifts * scale,
+        tied, usual * scale, scale,
     )  # fmt: skip
 
 
@@ -256,10 +255,10 @@ def _repeats(rows: ErrorRows, seen: BoolArray) -> int:
     return int(np.maximum(counts - 1, 0).sum())
 
 
-def _standard_errors(layout: Layout, values: Values, spread: Array) -> Values:
-    """Standard errors of all that was learned; zeros for the rest."""
+def _standard_errors(layout: Layout, values: Values, spread: Array) -> tuple[Values, Array]:
+    """Standard errors of all that was learned, and correlations of scale and jitter; else zeros."""
     error, places, dim = np.sqrt(np.diag(spread)), layout.places, layout.dim
-    scale, jitter, correlation = np.zeros(dim), np.zeros(dim), np.zeros((dim, dim))
+    scale, jitter, tied, correlation = *np.zeros((3, dim)), np.zeros((dim, dim))
     if layout.scale:
         scale = values.scale * error[places["scale"]]
     if layout.jitter:
@@ -275,16 +274,10 @@ def _standard_errors(layout: Layout, values: Values, spread: Array) -> Values:
     turn = np.kron(layout.contrasts, np.eye(dim))
     shifts = np.diag(turn @ spread[places["shifts"], places["shifts"]] @ turn.T)
     shifts = np.sqrt(np.maximum(shifts, 0.0)).reshape(-1, dim)
-    return Values(scale, jitter, correlation, shifts)
-
-
-def _tied(layout: Layout, spread: Array) -> Array:
-    """Correlation of the estimates of scale and jitter of each column."""
-    if not (layout.scale and layout.jitter):
-        return np.zeros(layout.dim)
-    size = np.sqrt(np.diag(spread))
-    tied = spread / np.maximum(np.outer(size, size), 1e-300)
-    return np.diag(tied[layout.places["scale"], layout.places["jitter"]])
+    if layout.scale and layout.jitter:
+        related = spread / np.maximum(np.outer(error, error), 1e-300)
+        tied = np.diag(related[places["scale"], places["jitter"]])
+    return Values(scale, jitter, correlation, shifts), tied
 
 
 def _covariance(fit: View, cluster: IntArray) -> Array:
@@ -314,19 +307,18 @@ def most_likely(
     scores stand for the curvature (Berndt, Hall, Hall and Hausman 1974). A mixture and its errors
     pull at the same spread, so that steps in turns would take hundreds of rounds.
     """
-    theta, best, behind = np.zeros(layout.size), None, 0
+    theta = np.zeros(layout.size)
+    tried: list[View] = []
     theta[layout.places["jitter"]] = FIRST_JITTER**2
     most = max(1, len(rows.first) // ROWS_PER_COMPONENT)
     for count in [count for count in COMPONENTS_TO_TRY if count <= most]:
         start = _start(rows, layout.values(theta), count, rng, threads)
-        fit = climb(look(rows, layout, theta, start), ROUGH)
-        behind += 1
-        if best is None or _worth(fit) > _worth(best):
-            best, theta, behind = fit, fit.theta, 0
-        if behind == PATIENCE:
+        tried.append(climb(look(rows, layout, theta, start), ROUGH))
+        best = max(range(len(tried)), key=lambda i: _worth(tried[i]))
+        theta = tried[best].theta
+        if best < len(tried) - PATIENCE:
             break
-    assert best is not None
-    return climb(best, PRECISE)
+    return climb(tried[best], PRECISE)
 
 
 def _worth(fit: View) -> float:

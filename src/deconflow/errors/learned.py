@@ -9,9 +9,9 @@ import numpy as np
 from deconflow._types import Array, IntArray
 from deconflow.certificate import Finding
 from deconflow.errors.likelihood import Values, covariances
-from deconflow.noise import FreeErrors, GaussianNoise, gaussian, in_call
+from deconflow.noise import FreeErrors, GaussianNoise, for_rows, gaussian, in_call
 from deconflow.observations import Observations, check_groups
-from deconflow.saving import refuse
+from deconflow.saving import refuse, refuse_if
 
 #: Larger standard errors leave as good as everything open: shares of a factor, of the usual error
 #: for a jitter, and of the spread of the column for a zero point.
@@ -28,7 +28,7 @@ MOST_LABELS = 8
 
 
 @dataclass(frozen=True)
-class LearnedErrors:
+class LearnedErrors(Values):
     """What a fit has learned of the errors, in the units of the data: a model's ``errors_``.
 
     Attributes
@@ -59,14 +59,10 @@ class LearnedErrors:
 
     names: tuple[str, ...]
     kinds: tuple[str, ...]
-    scale: Array
     scale_error: Array
-    jitter: Array
     jitter_error: Array
-    correlation: Array
     correlation_error: Array
     groups: tuple[Hashable, ...]
-    shifts: Array
     shifts_error: Array
     tied: Array
     usual: Array
@@ -103,8 +99,7 @@ class LearnedErrors:
             f"got {free.as_said()}.",
         )
         refuse_other_laws(free, data)
-        noise = self.law(free.said).bind(len(data))
-        law = noise if data.observed is None else noise.restrict(data.observed)
+        law = for_rows(self.law(free.said), len(data), data.observed)
         if not self.groups:
             return replace(data, noise=law)
         w = data.w - self.shifts[self._codes(free, data)]
@@ -114,8 +109,7 @@ class LearnedErrors:
         """Return the law of errors that were said so."""
         if said.diagonal and "correlation" not in self.kinds:
             return replace(said, factor=np.hypot(said.factor * self.scale, self.jitter))
-        values = Values(self.scale, self.jitter, self.correlation, self.shifts)
-        found = covariances(said.covariance(), values)
+        found = covariances(said.covariance(), self)
         return gaussian(covariance=found[0] if said.shared else found)
 
     def missing(self) -> str:
@@ -198,12 +192,6 @@ class LearnedErrors:
         open_shifts = np.argwhere(self.shifts_error > UNKNOWN["shifts"] * self.spread)
         points = [f"zero point of {self.groups[g]} in {self.names[d]}" for g, d in open_shifts]
         return [*filter(None, of_name.values()), *points]
-
-
-def refuse_if(wrong: object, words: str) -> None:
-    """Raise an error with these words."""
-    if wrong:
-        raise ValueError(words)
 
 
 def refuse_other_laws(free: FreeErrors, data: Observations) -> None:

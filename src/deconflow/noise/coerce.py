@@ -9,7 +9,7 @@ from array_api_compat import is_array_api_obj
 from deconflow._types import Array
 from deconflow.checks import as_floats, take
 from deconflow.noise.base import Noise, Reading, RowIndex
-from deconflow.noise.gaussian_noise import FreeErrors, gaussian
+from deconflow.noise.gaussian_noise import FreeErrors, for_rows, gaussian
 
 ACCEPTED = (
     "standard deviations (D,) or (N, D), covariances (D, D) or (N, D, D), a deconflow noise, "
@@ -54,8 +54,7 @@ def as_noise(noise: Any, n_rows: int, dim: int, observed: Any = None) -> Noise:
         )
     if noise.dim != dim:
         raise ValueError(f"Expected noise for {dim} values per row; got {noise.dim}.")
-    bound = noise.bind(n_rows)
-    return bound if observed is None else bound.restrict(observed)
+    return for_rows(noise, n_rows, observed)
 
 
 def is_distribution(thing: Any) -> bool:

@@ -385,6 +385,12 @@ def of_covariance(covariance: Array) -> GaussianNoise:
     return _from_covariance(covariance)
 
 
+def for_rows(law: Noise, n_rows: int, observed: Any) -> Noise:
+    """Return a law for so many rows, restricted to their observed values unless all are."""
+    law = law.bind(n_rows)
+    return law if observed is None else law.restrict(observed)
+
+
 def checked_factor(rows: Array, shared: bool) -> Array:
     """Factor covariances ``(N, D, D)``, or name the first that is none, whatever its units."""
     factor = np.empty_like(rows)

@@ -1,8 +1,7 @@
 """Pictures with matplotlib; they need the ``plots`` extra."""
 
 from deconflow.plots.corner import corner, row
-from deconflow.plots.diagnostics import diagnostics
-from deconflow.plots.marginals import before_after, marginals
+from deconflow.plots.marginals import before_after, diagnostics, marginals
 
 __all__ = ["before_after", "corner", "diagnostics", "marginals", "row"]
 

@@ -13,20 +13,18 @@ from deconflow.plots.drawing import (
     AGAIN,
     DATA,
     DENSITY,
-    MOST_AS_VECTORS,
-    draw_density,
-    draw_measured,
-    draw_posterior,
-    panels,
-    room_for_legend,
-)
-from deconflow.plots.inputs import (
     DRAWS,
+    MOST_AS_VECTORS,
     Axis,
     MarkedRow,
     axes_of,
+    draw_density,
+    draw_measured,
+    draw_posterior,
     marked_rows,
     measurements,
+    panels,
+    room_for_legend,
     some_of,
 )
 

@@ -94,21 +94,25 @@ def from_json(value: Any, kind: Any, arrays: Arrays, place: str) -> Any:
 
 def refuse(name: str, wrong: Any, wanted: str) -> None:
     """Raise if a value is not what it must be."""
+    refuse_if(wrong, f"{name} is not {wanted}")
+
+
+def refuse_if(wrong: object, words: str) -> None:
+    """Raise an error with these words."""
     if wrong:
-        raise ValueError(f"{name} is not {wanted}")
+        raise ValueError(words)
 
 
 def _entries(value: dict[str, Any], kinds: dict[str, Any], arrays: Arrays, place: str) -> Any:
     for name in kinds:
-        if name not in value:
-            raise ValueError(f"{place} has no {name}")
+        refuse_if(name not in value, f"{place} has no {name}")
     return {k: from_json(value[k], kind, arrays, f"{place}.{k}") for k, kind in kinds.items()}
 
 
 def _made(cls: Any, value: dict[str, Any], arrays: Arrays, place: str) -> Any:
     kinds = _types(cls)
-    if value.keys() - kinds.keys():
-        raise ValueError(f"{place} has {', '.join(value.keys() - kinds.keys())}")
+    others = value.keys() - kinds.keys()
+    refuse_if(others, f"{place} has {', '.join(others)}")
     made = cls(**_entries(value, kinds, arrays, place))
     try:
         _validate(made)
@@ -135,8 +139,8 @@ def _one_of(value: Any, kinds: tuple[Any, ...], arrays: Arrays, place: str) -> A
 
 
 def _array(name: Any, kind: Any, arrays: Arrays, place: str) -> Any:
-    if not isinstance(name, str) or name not in arrays:
-        raise ValueError(f"{place} is not among the arrays")
+    known = isinstance(name, str) and name in arrays
+    refuse_if(not known, f"{place} is not among the arrays")
     array = arrays[name]
     if kind is Any:
         return array
@@ -144,11 +148,12 @@ def _array(name: Any, kind: Any, arrays: Arrays, place: str) -> Any:
         import torch
 
         return torch.from_numpy(array)
-    if get_origin(kind) is not np.ndarray:
-        raise ValueError(f"{place} is an array")
+    refuse_if(get_origin(kind) is not np.ndarray, f"{place} is an array")
     dtype = get_args(get_args(kind)[1])[0]
-    if dtype is not Any and not np.issubdtype(array.dtype, dtype):
-        raise ValueError(f"{place} has numbers of type {array.dtype}, not {dtype.__name__}")
+    refuse_if(
+        dtype is not Any and not np.issubdtype(array.dtype, dtype),
+        f"{place} has numbers of type {array.dtype}, not {getattr(dtype, '__name__', dtype)}",
+    )
     return array
 
 
