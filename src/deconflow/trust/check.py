@@ -1,4 +1,7 @@
-"""The contract of a check: its test, the causes that it may have, and its words."""
+"""The contract of a check: its test, the causes that it may have, and its words.
+
+Files of checks take all that they need of this package from here.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,15 +16,32 @@ from deconflow.copies import Copies, find_copies
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import Noise
 from deconflow.observations import Observations, check_groups
+from deconflow.trust.lens import Rows, below, log_p
 from deconflow.trust.table import (
+    DEGREES,
+    FLOOR,
     LogLikelihood,
     Sampler,
     Table,
+    chosen_rows,
     make_table,
     of_smallest,
     one_sided,
+    predictive_ranks,
+    ratio,
+    restricted,
+    shape,
     two_sided,
+    weight_inflation,
+    with_covariance,
 )
+
+__all__ = [
+    "ALIKE", "CONSTANT", "DEGREES", "FEW", "FEWEST_FOR_SHAPE", "FLOOR", "GROUPS", "LIKELIHOOD",
+    "Alternative", "Case", "Check", "Finding", "Rows", "Table", "below", "chosen_rows", "log_p",
+    "of_smallest", "one_sided", "predictive_ranks", "ratio", "restricted", "shape", "two_sided",
+    "weight_inflation", "with_covariance", "worst",
+]  # fmt: skip
 
 #: With fewer, no statistical check is made.
 FEWEST_ROWS = 100
@@ -162,9 +182,11 @@ class Check:
     def made(self, case: Case) -> Finding | None:
         """Make the check, as far as rows and numbers allow it."""
         try:
-            if self.kind != "count" and case.n_rows < FEWEST_ROWS:
+            if self.kind == "count":
+                return self.test(case)
+            if case.n_rows < FEWEST_ROWS:
                 return Finding(reason=FEW)
-            if self.kind != "count" and self.additive and not case.data.noise.additive:
+            if self.additive and not case.data.noise.additive:
                 return Finding(reason=LIKELIHOOD)
             return self.test(case)
         except UNFIT:

@@ -1,4 +1,4 @@
-"""All checks of a fit, in the order in which they are shown: a new one is a function and a line."""
+"""All checks of a fit, in the order in which they are shown: a new one is a file and a line."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -7,28 +7,44 @@ import numpy as np
 
 from deconflow.certificate import Certificate, Finding
 from deconflow.noise import Noise
-from deconflow.trust.check import UNFIT, Case, Check
-from deconflow.trust.checks import density, noise, rows
-from deconflow.trust.table import FLOOR, Table
+from deconflow.trust.check import FLOOR, UNFIT, Case, Check, Table
+from deconflow.trust.checks import (
+    columns,
+    copies,
+    correlation,
+    coverage,
+    dependence,
+    edges,
+    factor,
+    joint,
+    learned,
+    model,
+    order,
+    outliers,
+    rows,
+    skewness,
+    swapped,
+    tails,
+)
 from deconflow.xd import FitSettings, PreparedData, Stopping
 
 CHECKS: dict[str, Check] = {
-    "rows": rows.ROWS,
-    "copies": rows.COPIES,
-    "model": density.MODEL,
-    "order": rows.ORDER,
-    "edges": rows.EDGES,
-    "outliers": rows.OUTLIERS,
-    "dependence": rows.DEPENDENCE,
-    "factor": noise.FACTOR,
-    "tails": noise.TAILS,
-    "skewness": noise.SKEWNESS,
-    "correlation": noise.CORRELATION,
-    "swapped": noise.SWAPPED,
-    "columns": density.COLUMNS,
-    "joint": density.JOINT,
-    "learned": noise.LEARNED,
-    "coverage": rows.COVERAGE,
+    "rows": rows.CHECK,
+    "copies": copies.CHECK,
+    "model": model.CHECK,
+    "order": order.CHECK,
+    "edges": edges.CHECK,
+    "outliers": outliers.CHECK,
+    "dependence": dependence.CHECK,
+    "factor": factor.CHECK,
+    "tails": tails.CHECK,
+    "skewness": skewness.CHECK,
+    "correlation": correlation.CHECK,
+    "swapped": swapped.CHECK,
+    "columns": columns.CHECK,
+    "joint": joint.CHECK,
+    "learned": learned.CHECK,
+    "coverage": coverage.CHECK,
 }
 #: Once a test has objected to the noise, all that have such a p-value may be the reason.
 SUSPECT = 0.05
@@ -77,8 +93,8 @@ def _refitted(table: Table, finding: Finding, usual: float) -> Finding:
     check, fits = CHECKS[finding.check], []
     for size in check.sizes:
         with suppress(*UNFIT):  # not every correlation is possible with the others
-            numbers, changed = check.alternative(table, finding, size)
-            fits.append((_log_likelihood(table, changed), numbers))
+            numbers, noise = check.alternative(table, finding, size)
+            fits.append((_log_likelihood(table, noise), numbers))
     if not fits:
         return finding
     best, numbers = max(fits, key=lambda fit: fit[0])
@@ -86,10 +102,10 @@ def _refitted(table: Table, finding: Finding, usual: float) -> Finding:
     return replace(finding, gain=max(best - usual, 0.0), numbers=finding.numbers | better)
 
 
-def _log_likelihood(table: Table, law: Noise) -> float:
+def _log_likelihood(table: Table, noise: Noise) -> float:
     """Log-likelihood of all rows that are looked at, by the mixture fitted under this noise."""
-    data = replace(table.data, noise=law)
-    steps = STEPS if law.as_mixture().n_parts == 1 else STEPS_OF_MANY
+    data = replace(table.data, noise=noise)
+    steps = STEPS if noise.as_mixture().n_parts == 1 else STEPS_OF_MANY
     stopping = Stopping(tol=1e-6, max_iter=steps, accelerate=True)
     settings = FitSettings(table.mixture.n_components, floor=FLOOR, stopping=stopping)
     fitted = PreparedData(data).fit(settings, np.random.RandomState(0), table.mixture)

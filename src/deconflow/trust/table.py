@@ -28,7 +28,7 @@ from scipy.stats import chi2, norm
 
 from deconflow._types import Array, BoolArray, IntArray
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import GaussianNoise, Noise, for_rows, gaussian
+from deconflow.noise import GaussianNoise, Noise, gaussian
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 from deconflow.standardising import Standardiser
@@ -293,12 +293,17 @@ def fitting_lens(
     return tried[best][1]
 
 
+def restricted(law: Noise, like: Noise) -> Noise:
+    """Return a law for the rows and the observed values of another."""
+    law = law.bind(len(like))
+    return law if like.observed is None else law.restrict(like.observed)
+
+
 def with_covariance(noise: Noise, covariance: Array) -> Noise:
     """Return Gaussian noise of another covariance, or raise if this noise is not Gaussian."""
     if not isinstance(noise, GaussianNoise):
         raise ValueError(f"Expected Gaussian noise to change its covariance; got {noise!r}.")
-    law = gaussian(covariance=covariance[0] if noise.shared else covariance)
-    return for_rows(law, len(noise), noise.observed)
+    return restricted(gaussian(covariance=covariance[0] if noise.shared else covariance), noise)
 
 
 def simulate_like(
