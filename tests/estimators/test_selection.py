@@ -167,7 +167,7 @@ def test_the_certificate_sees_rows_as_selected():
     found = model.certify(w, noise=sd, selection="w0 > 0")
     assert not {each.check for each in found.cautions} & {"edges", "order"}
     plain = XDGMM(1, random_state=0).fit(w, noise=sd)
-    with pytest.raises(ValueError, match="Expected no selection, as in the fit; got one"):
+    with pytest.raises(ValueError, match="Expected no selection, as in the fit; got some"):
         plain.certify(w, noise=sd, selection="w0 > 0")
     assert "edges" in {each.check for each in plain.certify(w, noise=sd).cautions}
 

@@ -150,8 +150,7 @@ def train(
             checkpoint=checkpoint, progress=progress, callbacks=[refit_sometimes],
         )  # fmt: skip
     rate, size = chains.refresh_rate().cpu().numpy(), asdict(SIZE)
-    flows = stack.cpu().flows()
-    return [Member(size, as_arrays(flow), history.as_dict(), rate) for flow in flows]
+    return [Member(size, as_arrays(flow), history.as_dict(), rate) for flow in stack.cpu().flows()]
 
 
 class _OnDraws(Objective):

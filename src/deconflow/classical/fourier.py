@@ -66,8 +66,9 @@ class Lattice:
 
     def numbers(self) -> list[IntArray]:
         """Frequency numbers along each dimension."""
-        last = self.dim - 1
-        return [np.arange(0 if d == last else -k, k + 1) for d, k in enumerate(self.order)]
+        return [
+            np.arange(0 if d == (self.dim - 1) else -k, k + 1) for d, k in enumerate(self.order)
+        ]
 
     @property
     def shape(self) -> tuple[int, ...]:

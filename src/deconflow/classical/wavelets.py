@@ -63,8 +63,7 @@ def analyse(characteristic: Complex, level: int, kind: str) -> Array:
     spectrum = np.zeros((*characteristic.shape[:-1], 2 * size), complex)
     twice = np.where(k == 0, 1.0, 2.0)  # for the negative frequencies
     spectrum[..., k] = characteristic * (twice * window(k / size, kind))
-    folded = spectrum[..., :size] + spectrum[..., size:]
-    return np.fft.fft(folded).real / np.sqrt(size)
+    return np.fft.fft(spectrum[..., :size] + spectrum[..., size:]).real / np.sqrt(size)
 
 
 def synthesise(coefficients: Array, level: int, kind: str, order: int) -> Complex:

@@ -16,6 +16,7 @@ from deconflow._limits import cpus
 from deconflow._types import Array
 from deconflow.checks import warn_caller
 from deconflow.core import EVERYTHING, Run
+from deconflow.engines.shared import Engine
 from deconflow.files import replacing
 from deconflow.fits import MixtureFit, Replicates
 from deconflow.mixtures import GaussianMixture, mix
@@ -105,16 +106,12 @@ class _Part:
     weights: Array
 
 
-class Bayes:
+class Bayes(Engine):
     """Gibbs sampling with the settings of an estimator."""
 
     name = "BayesianXDGMM"
     solution = BayesSolution
     takes = EVERYTHING - {"beyond memory"}
-    samples = False
-
-    def __init__(self, settings: Any) -> None:
-        self.settings = settings
 
     def fit(self, rows: Observations, run: Run) -> BayesSolution:
         """Sample chains of mixtures."""

@@ -18,6 +18,7 @@ from deconflow.classical import (
     refuse_unsuitable,
 )
 from deconflow.core import Run
+from deconflow.engines.shared import Engine
 from deconflow.fits import GridFit, Replicates
 from deconflow.observations import Observations
 from deconflow.splines import LogSplineFit, fit_log_spline
@@ -130,20 +131,11 @@ class FourierProblem:
         return GridSolution(grid, line, {**learned, "relative_error": fit.relative_error})
 
 
-class _OfSettings:
-    """What the engines of densities on a grid have in common: the settings of an estimator."""
-
-    solution = GridSolution
-    samples = False
-
-    def __init__(self, settings: Any) -> None:
-        self.settings = settings
-
-
-class Kernels(_OfSettings):
+class Kernels(Engine):
     """The deconvolving kernel estimate with the bandwidth of an estimator."""
 
     name = "DeconvolvingKDE"
+    solution = GridSolution
     takes = frozenset({"errors to learn", "selected"})
 
     def fit(self, rows: Observations, run: Run) -> GridSolution:
@@ -174,10 +166,11 @@ class Kernels(_OfSettings):
         return values
 
 
-class Wavelets(_OfSettings):
+class Wavelets(Engine):
     """Meyer wavelets with the level of an estimator."""
 
     name = "WaveletDeconvolver"
+    solution = GridSolution
     takes = frozenset({"errors to learn", "selected"})
 
     def fit(self, rows: Observations, run: Run) -> GridSolution:
@@ -191,10 +184,11 @@ class Wavelets(_OfSettings):
         return problem.solved(fit, line, level=linear.level, n_wavelets=count)
 
 
-class LogSplines(_OfSettings):
+class LogSplines(Engine):
     """Penalised log densities with the settings of an estimator."""
 
     name = "LogSplineDeconvolver"
+    solution = GridSolution
     takes = frozenset({"missing", "bounds", "own bounds", "atoms", "background", "selected",
                        "errors to learn"})  # fmt: skip
 

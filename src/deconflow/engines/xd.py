@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from deconflow._types import AnyArray, Array, BoolArray, IntArray
 from deconflow.checks import as_floats, check_choice, check_integer, check_number, warn_caller
 from deconflow.core import EVERYTHING, Run
-from deconflow.engines.stream_fits import everything_of, fit_stream, folds_of_sample, in_memory
+from deconflow.engines.shared import Engine, beyond_sample, fit_stream
 from deconflow.fits import MixtureFit, Replicates
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
@@ -119,13 +119,12 @@ class XDSolution:
         return shown | ({"selection_": self.table} if self.table else {})
 
 
-class XD:
+class XD(Engine):
     """Extreme Deconvolution with the settings of an estimator."""
 
     name = "XDGMM"
     takes = EVERYTHING
     solution = XDSolution
-    samples = False
 
     def __init__(self, settings: Any) -> None:
         self.settings, self.batches = settings, minibatches(settings)
@@ -157,9 +156,7 @@ class XD:
         n_init = 1 if len(start) == len(PARTS) else self.settings.n_init
         if run.beyond is not None:
             rng = np.random.RandomState(run.stream_seed())
-            found = fit_stream(
-                *run.beyond, rows, settings, n_init=n_init, rng=rng, progress=run.progress
-            )
+            found = fit_stream(rows, settings, n_init, rng, run)
         elif self.batches is not None:
             rng = run.generator()
             adam = Adam.start(rows, settings, rng)
@@ -174,15 +171,10 @@ class XD:
 
     def _climb(self, rows: Observations, run: Run) -> XDSolution:
         """Leave the number of components and the floor to the rows."""
-        rng, beyond = run.generator(), dict[str, Any]()
+        rng = run.generator()
         if run.beyond is not None:
-            stream, overview = run.beyond
             rng = np.random.RandomState(run.stream_seed())
-            if not in_memory(overview):
-                beyond["folds"] = folds_of_sample(overview, N_FOLDS)
-                beyond["everything"] = everything_of(
-                    stream, overview, rows, N_FOLDS, threads=run.threads, progress=run.progress
-                )
+        beyond = beyond_sample(rows, N_FOLDS, run)
         lay_out(rows)  # so that an error counts the rows of all data, not of a fold
         fit = fit_averaged(rows, self._settings(1, run), rng, progress=run.progress, **beyond)
         value = float(np.average(fit.held_out, weights=row_weights(rows)))

@@ -125,8 +125,9 @@ class _Fit:
         make_alike(objective)
         self.file = None
         if checkpoint is not None:
-            identity = identity_of(objective, train, training)
-            self.file = Checkpoint(checkpoint, identity, ranks.world())
+            self.file = Checkpoint(
+                checkpoint, identity_of(objective, train, training), ranks.world()
+            )
         self.parameters = [p for p in objective.parameters() if p.requires_grad]
         self.like = self.parameters[0]
         self.generators = [self.own]

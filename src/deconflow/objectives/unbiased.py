@@ -181,8 +181,7 @@ class CoupledChains(Amortised):
             with without_dropout(density, posterior):
                 found = couple(density, posterior, data, self.n_draws, **self.options)
         except FloatingPointError:  # no number, which the fit loop counts and skips
-            nowhere = data.w.new_zeros(len(data), data.latent_dim)
-            return math.nan * density.log_prob(nowhere)
+            return math.nan * density.log_prob(data.w.new_zeros(len(data), data.latent_dim))
         step = found.expectation(density.log_prob(found.v))
         step = step + proposal_step(density, posterior, data, self.n_draws)
         return found.log_marginal.detach() + (step - step.detach())

@@ -254,8 +254,9 @@ class MixtureNetwork(PosteriorModel):
     def mixture(self, data: Observations) -> RowMixtures:
         """Return the mixture of each row, in the network's coordinates."""
         output = self.network(network_features(data, self.n_features))
-        parts = output.unflatten(-1, (self.components, -1))
-        logits, means, raw, below = parts.split(self.sizes, -1)
+        logits, means, raw, below = output.unflatten(-1, (self.components, -1)).split(
+            self.sizes, -1
+        )
         log_scales = LARGEST_LOG_SD * torch.tanh(raw / LARGEST_LOG_SD)
         eye = torch.eye(self.dim).to(below)
         unit_lower = eye.expand(*below.shape[:-1], -1, -1).clone()

@@ -20,7 +20,6 @@ from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 from deconflow.reductions.base import Known, Learned, PlainFit
 from deconflow.saving import refuse
-from deconflow.truth import Bounds
 from deconflow.xd import (
     FitSettings,
     PreparedData,
@@ -108,33 +107,19 @@ class Unseen:
 
     def prepare(self, rows: Observations, run: Run, fit: PlainFit) -> tuple[Observations, Learned]:
         """Return rows with simulated ones among them."""
-        rule, rng = rows.selection, run.rng()
+        rule, rng, bounds = rows.selection, run.rng(), self.known.bounds
         rows = replace(rows, selection=None)
-        drawn = fit(rows, run).sample(DRAWS, rng) if rule.of_truth else None
-        return with_unseen_rows(rule, rows, drawn, self.known.bounds, rng, run.threads)
-
-
-def with_unseen_rows(
-    rule: Rule,
-    data: Observations,
-    truths: Array | None,
-    bounds: Bounds | None,
-    rng: np.random.RandomState,
-    threads: int | None,
-) -> tuple[Observations, SelectionFound]:
-    """Return the rows with those that were not seen beside them, and what share was seen.
-
-    ``truths`` are draws of the density of seen truths, where these decide.
-    """
-    if truths is None:
-        truths = _Search(rule, data, rng, threads).all_truths()
-    else:
-        truths = divided(truths, rule(truths), LEAST_OF_TRUTH, rng)
-    truths = truths if bounds is None else bounds.fold(truths)
-    completed, share = _completed(rule, data, truths, rng)
-    effective = _rests_on(rule, data, truths[:START_DRAWS], rng)
-    count = len(completed) - len(data)
-    return completed, SelectionFound(share, effective, count, rule.in_words())
+        if rule.of_truth:
+            truths = fit(rows, run).sample(DRAWS, rng)
+            truths = divided(truths, rule(truths), LEAST_OF_TRUTH, rng)
+        else:
+            truths = _Search(rule, rows, rng, run.threads).all_truths()
+        truths = truths if bounds is None else bounds.fold(truths)
+        completed, share = _completed(rule, rows, truths, rng)
+        effective = _rests_on(rule, rows, truths[:START_DRAWS], rng)
+        return completed, SelectionFound(
+            share, effective, len(completed) - len(rows), rule.in_words()
+        )
 
 
 def divided(truths: Array, chances: Array, least: float, rng: np.random.RandomState) -> Array:
@@ -163,7 +148,10 @@ def _completed(
     found = _Simulation(rule, data, rng).appended(truths)
     weights = row_weights(found)
     share = float(weights[: len(data)].sum() / weights.sum())
-    return found[_among(len(data), len(found), rng)], share
+    # Unseen rows are among the seen, which stay in their own order: at the end of the table they
+    # would be neighbours that are alike, as a drift is.
+    unseen = rng.permutation(np.arange(len(found)) >= len(data))
+    return found[np.argsort(np.argsort(unseen, kind="stable"))], share
 
 
 def _rests_on(rule: Rule, data: Observations, truths: Array, rng: np.random.RandomState) -> float:
@@ -171,17 +159,6 @@ def _rests_on(rule: Rule, data: Observations, truths: Array, rng: np.random.Rand
     chance = Chances(rule, data, int(rng.randint(2**30)))(truths)
     usual = max(float(chance.mean()), 1e-300)
     return float(len(data) / (usual * (1.0 / np.maximum(chance, LEAST_CHANCE * usual)).mean()))
-
-
-def _among(seen: int, count: int, rng: np.random.RandomState) -> IntArray:
-    """Order rows so that unseen ones are among the seen, which stay in their own order.
-
-    At the end of the table they would be neighbours that are alike, as a drift is.
-    """
-    unseen = rng.permutation(np.arange(count) >= seen)
-    found = np.empty(count, np.int64)
-    found[np.argsort(unseen, kind="stable")] = np.arange(count)
-    return found
 
 
 class _Search:
@@ -192,8 +169,7 @@ class _Search:
     ) -> None:
         if len(data) > MOST_ROWS:
             chosen = np.sort(rng.permutation(len(data))[:MOST_ROWS])
-            flags = np.isin(np.arange(len(data)), chosen)
-            data, rule = data[chosen], rule.take(flags)
+            data, rule = data[chosen], rule.take(np.isin(np.arange(len(data)), chosen))
         if data.weights is not None:
             data = replace(data, weights=data.weights / data.weights.mean())
         self.rule, self.data, self.rng, self.threads = rule, data, rng, threads
@@ -276,27 +252,22 @@ class _Simulation:
                 f"of {share:g}. Check the selection and the noise."
             )
         most = max(FEWEST, MOST_UNSEEN * len(rows)) * share
-        some = np.sort(self.rng.permutation(rows)[: max(1, int(most))])
-        return some, share
+        return np.sort(self.rng.permutation(rows)[: max(1, int(most))]), share
 
     def _unseen(self, truths: Array, some: IntArray, share: float) -> tuple[IntArray, Array, Array]:
-        rows: list[IntArray] = [np.empty(0, np.int64)]
-        measured: list[Array] = [np.empty((0, self.data.dim))]
-        sds: list[Array] = [np.empty((0, self.data.dim))]
-        active, at_once = some, int(np.ceil(1 / share))
+        found, active, at_once = [], some, int(np.ceil(1 / share))
         for _ in range(LONGEST):
             tried = np.repeat(active, at_once)
             v, w, sd = self._measured(truths, tried)
             seen = self.rng.uniform(size=len(v)) < self._seen(v, w, tried, sd)
             seen = seen.reshape(-1, at_once)
             missed = ~np.logical_or.accumulate(seen, axis=1).ravel()
-            rows.append(tried[missed])
-            measured.append(w[missed])
-            sds.append(sd[missed])
+            found.append((tried[missed], w[missed], sd[missed]))
             active = active[~seen.any(1)]
             if not len(active):
                 break
-        return np.concatenate(rows), np.concatenate(measured), np.concatenate(sds)
+        rows, measured, sds = map(np.concatenate, zip(*found, strict=True))
+        return rows, measured, sds
 
     def _measured(self, truths: Array, rows: IntArray) -> tuple[Array, Array, Array]:
         """Measure a truth for each of some rows, with its law: the truth, the value, its errors."""

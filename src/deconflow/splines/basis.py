@@ -85,6 +85,5 @@ def _powers(basis: Basis, below: int) -> Array:
     """Coefficients of powers of x, scaled to the domain, by interpolation."""
     low, high = basis.knots[0], basis.knots[-1]
     x = np.linspace(low, high, 4 * basis.size)
-    z = (2 * x - low - high) / (high - low)
-    values = np.vander(z, below, increasing=True)
+    values = np.vander((2 * x - low - high) / (high - low), below, increasing=True)
     return np.asarray(np.linalg.lstsq(basis.design(x), values, rcond=None)[0], dtype=np.float64)

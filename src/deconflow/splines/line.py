@@ -209,8 +209,7 @@ def _fitting(length: float, step: float, growth: float) -> Array:
     """Distances at first about ``step`` apart, each gap ``growth`` times the last, to a length."""
     if length <= 0:
         return np.empty(0)
-    most = int(np.ceil(length / step - 1e-9))
-    ends = np.cumsum(growth ** np.arange(max(1, most)))
+    ends = np.cumsum(growth ** np.arange(max(1, int(np.ceil(length / step - 1e-9)))))
     ends = ends[: int(np.searchsorted(ends, length / step - 1e-9)) + 1]
     return length * ends / ends[-1]
 

@@ -99,10 +99,9 @@ class Bounds:
 
     def reflections(self, wraps: int = WRAPS) -> list[tuple[Array, Array]]:
         """Return signs and shifts ``(D,)`` of all points that fold to one, the point first."""
-        columns = [self._of_column(d, wraps) for d in range(len(self.lower))]
         return [
             (np.array([sign for sign, _ in each]), np.array([shift for _, shift in each]))
-            for each in product(*columns)
+            for each in product(*(self._of_column(d, wraps) for d in range(len(self.lower))))
         ]
 
     def mirrors(self) -> list[tuple[Array, Array]]:
@@ -127,12 +126,10 @@ class Bounds:
         count = min(len(images), MOST_MIRRORS)
         chosen = np.tile(np.arange(count)[:, None], (1, n))
         if count < len(images):
-            by_chance = np.random.default_rng(seed).random((len(images), n))
-            chosen = by_chance.argsort(axis=0)[:count]
+            chosen = np.random.default_rng(seed).random((len(images), n)).argsort(axis=0)[:count]
         signs, shifts = np.swapaxes(images, 0, 1)[:, chosen.ravel()]
         groups = data.groups if data.groups is not None else np.arange(n)
-        rows = replace(data, groups=groups)[np.tile(np.arange(n), count)]
-        return in_units(rows, shifts, signs)
+        return in_units(replace(data, groups=groups)[np.tile(np.arange(n), count)], shifts, signs)
 
     def in_words(self, names: list[str]) -> list[str]:
         """Say for each bounded column where its truth ends."""
@@ -169,8 +166,7 @@ class Bounds:
         if background:
             return
         farthest = FARTHEST if isinstance(data.noise, GaussianNoise) else 10 * FARTHEST
-        over = np.maximum(self.lower - w, w - self.upper)
-        far = over > farthest * sd
+        far = np.maximum(self.lower - w, w - self.upper) > farthest * sd
         if far.any():
             row, d = (int(i) for i in np.argwhere(far)[0])
             end = self.lower[d] if w[row, d] < self.lower[d] else self.upper[d]
