@@ -16,8 +16,16 @@ from joblib import Parallel, delayed
 from deconflow import ranks
 from deconflow._limits import threads_at_most
 from deconflow._types import Array
-from deconflow.auto.candidates import FLOW, Candidate, Member, Part, Plan, Task, ensemble_of
-from deconflow.auto.weights import weigh
+from deconflow.auto.candidates import (
+    FLOW,
+    Candidate,
+    Member,
+    Part,
+    Plan,
+    Task,
+    ensemble_of,
+    weigh,
+)
 from deconflow.densities import ARCHITECTURES, Architecture, Density, Stack, as_arrays, simulate
 from deconflow.evaluation import estimate_log_likelihood
 from deconflow.fitting import History, Training, fit

@@ -66,9 +66,7 @@ class Lattice:
 
     def numbers(self) -> list[IntArray]:
         """Frequency numbers along each dimension."""
-        return [
-            np.arange(0 if d == (self.dim - 1) else -k, k + 1) for d, k in enumerate(self.order)
-        ]
+        return [*(np.arange(-k, k + 1) for k in self.order[:-1]), np.arange(self.order[-1] + 1)]
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -142,11 +142,14 @@ class XD(Engine):
                 f"{self.settings.method!r}. Leave it out."
             )
         several = self.auto and (len(rows) > 1 or run.beyond is not None)
-        found = (self._climb if several else self._single)(rows, run)
+        rng = run.generator()
+        if run.beyond is not None:
+            rng = np.random.RandomState(run.stream_seed())
+        found = (self._climb if several else self._single)(rows, run, rng)
         self._check(found)
         return found
 
-    def _single(self, rows: Observations, run: Run) -> XDSolution:
+    def _single(self, rows: Observations, run: Run, rng: np.random.RandomState) -> XDSolution:
         """Fit one mixture."""
         # With bounds every component has a mirror image, which is a component of the same fit.
         count = (1 if self.auto else int(self.settings.n_components)) * rows.images
@@ -155,25 +158,20 @@ class XD(Engine):
             settings = replace(settings, complete=lambda other: replace(other, **start))
         n_init = 1 if len(start) == len(PARTS) else self.settings.n_init
         if run.beyond is not None:
-            rng = np.random.RandomState(run.stream_seed())
             found = fit_stream(rows, settings, n_init, rng, run)
         elif self.batches is not None:
-            rng = run.generator()
             adam = Adam.start(rows, settings, rng)
             found = fit_minibatch(adam, rows, settings.stopping, self.batches, rng, run.progress)
         else:
             run.progress.begin(FITTING)
-            found = PreparedData(rows).fit_best(settings, n_init, run.generator())
+            found = PreparedData(rows).fit_best(settings, n_init, rng)
         return XDSolution(
             [found.mixture], found.converged, found.n_iter, found.log_likelihood,
             list(found.history), images=rows.images,
         )  # fmt: skip
 
-    def _climb(self, rows: Observations, run: Run) -> XDSolution:
+    def _climb(self, rows: Observations, run: Run, rng: np.random.RandomState) -> XDSolution:
         """Leave the number of components and the floor to the rows."""
-        rng = run.generator()
-        if run.beyond is not None:
-            rng = np.random.RandomState(run.stream_seed())
         beyond = beyond_sample(rows, N_FOLDS, run)
         lay_out(rows)  # so that an error counts the rows of all data, not of a fold
         fit = fit_averaged(rows, self._settings(1, run), rng, progress=run.progress, **beyond)
@@ -211,11 +209,14 @@ class XD(Engine):
                 "inf. Lower learning_rate, set a floor, or look for rows far from all others."
             )
         if not found.converged and self.settings.tol > 0:
-            advice = f"EM did not converge in {self.settings.max_iter} steps. Raise max_iter or "
-            advice += "tol, or set a floor."
+            advice = (
+                f"EM did not converge in {self.settings.max_iter} steps. Raise max_iter or tol, or "
+                "set a floor."
+            )
             if self.batches is not None:
-                epochs = self.batches.epochs
-                advice = f"Minibatches still gained after {epochs} epochs. Raise epochs."
+                advice = (
+                    f"Minibatches still gained after {self.batches.epochs} epochs. Raise epochs."
+                )
             warn_caller(advice, ConvergenceWarning)
 
 
@@ -320,16 +321,17 @@ def _words_of_average(table: dict[str, AnyArray], n_folds: int, images: int) -> 
     used = np.unique(table["floor"][chosen])
     shrunken = share[table["shrinkage"] > 0].sum()
     images_too = " (with mirror images)" if images > 1 else ""
-    words = (
+    shrinking = (
+        f". Rows are few: in {shrunken:.0%} of it covariances are shrunk towards those of "
+        "independent columns"
+    )
+    return (
         f"Average of Gaussian mixtures with {_listed(counts)} "
         f"component{'' if counts[-1] == 1 else 's'}{images_too} "
         f"and floor{'' if len(used) == 1 else 's'} {_listed(used)}, without each of {n_folds} "
         f"folds; tried were {_listed(np.unique(table['n_components']))}"
+        f"{shrinking if shrunken > 0 else ''}.{who_chose(table)}"
     )
-    if shrunken > 0:
-        words += f". Rows are few: in {shrunken:.0%} of it covariances are shrunk towards those "
-        words += "of independent columns"
-    return f"{words}.{who_chose(table)}"
 
 
 def _listed(values: AnyArray) -> str:

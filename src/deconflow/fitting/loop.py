@@ -164,7 +164,10 @@ class _Fit:
         return state
 
     def run(self, progress: Progress, callbacks: tuple[Callback, ...]) -> History:
-        _settle_allocator()
+        # Free one large block, so that glibc keeps freed activations for the next part of a step.
+        # Its thresholds for giving memory back to the system follow the largest block freed so far;
+        # at their start every part of a step pays for its pages again (5 to 10 % of a step).
+        torch.empty(2**25 - 2**16, dtype=torch.uint8)
         self._resume()
         progress.advance(len(self.history))
         for epoch in range(len(self.history), self.training.epochs):
@@ -352,15 +355,6 @@ def add_gradients(parameters: list[nn.Parameter], value: float) -> float:
     for parameter, part in zip(parameters, parts, strict=True):
         parameter.grad = part.view_as(parameter)
     return float(flat[-1])
-
-
-def _settle_allocator() -> None:
-    """Free one large block, so that glibc keeps freed activations for the next part of a step.
-
-    Its thresholds for giving memory back to the system follow the largest block freed so far; at
-    their start every part of a step pays for its pages again (5 to 10 % of a step).
-    """
-    torch.empty(2**25 - 2**16, dtype=torch.uint8)
 
 
 @torch.no_grad()

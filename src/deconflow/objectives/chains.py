@@ -23,7 +23,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from deconflow.densities import Density, Stack, without_dropout
 from deconflow.mixtures import GaussianMixture
-from deconflow.objectives.base import NumberedRows, Objective
+from deconflow.objectives.likelihoods import NumberedRows, Objective
 from deconflow.observations import Observations
 from deconflow.posteriors import (
     MixtureNetwork,

@@ -68,14 +68,10 @@ class Whitening(Transform):
 
     def _columns(self, x: Tensor) -> Tensor:
         """Bring ``(k, N, D)`` into one matrix of columns for each factor."""
-        if len(self.factor) == 1:
-            return x.reshape(1, -1, x.shape[-1]).mT
-        return x.permute(1, 2, 0)
+        return x.reshape(1, -1, x.shape[-1]).mT if len(self.factor) == 1 else x.permute(1, 2, 0)
 
     def _rows(self, columns: Tensor, like: Tensor) -> Tensor:
-        if len(self.factor) == 1:
-            return columns.mT.reshape(like.shape)
-        return columns.permute(2, 0, 1)
+        return columns.mT.reshape(like.shape) if len(self.factor) == 1 else columns.permute(2, 0, 1)
 
 
 def network_features(data: Observations, n_features: int) -> Tensor:
@@ -254,9 +250,8 @@ class MixtureNetwork(PosteriorModel):
     def mixture(self, data: Observations) -> RowMixtures:
         """Return the mixture of each row, in the network's coordinates."""
         output = self.network(network_features(data, self.n_features))
-        logits, means, raw, below = output.unflatten(-1, (self.components, -1)).split(
-            self.sizes, -1
-        )
+        parts = output.unflatten(-1, (self.components, -1))
+        logits, means, raw, below = parts.split(self.sizes, -1)
         log_scales = LARGEST_LOG_SD * torch.tanh(raw / LARGEST_LOG_SD)
         eye = torch.eye(self.dim).to(below)
         unit_lower = eye.expand(*below.shape[:-1], -1, -1).clone()

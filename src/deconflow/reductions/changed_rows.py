@@ -142,4 +142,4 @@ class Mirrors:
         bounds = self.known.bounds
         bounds.refuse_many()
         data = bounds.mirrored(rows, int(run.reducing.randint(2**30)))
-        return replace(data, images=min(len(bounds.mirrors()), MOST_MIRRORS)), Folding(bounds)
+        return replace(data, images=min(len(bounds.reflections(0)), MOST_MIRRORS)), Folding(bounds)

@@ -12,11 +12,12 @@ shrink by a factor, so that a cell costs two multiplications and no exponential.
 
 from dataclasses import dataclass
 from functools import partial
+from math import comb
 
 import numpy as np
 
 from deconflow._types import Array, BoolArray, IntArray
-from deconflow.splines.basis import Basis, plane_penalty, polynomials
+from deconflow.splines.line import Basis, polynomials
 from deconflow.splines.newton import Penalty, log_start
 from deconflow.splines.rows import Rows, binned
 from deconflow.xd import compiled_rows
@@ -277,6 +278,17 @@ class PlaneFrame:
             p = np.exp(log_p - log_p.max())
             values += p / (p * mass).sum() / len(betas)
         return lattice.low, lattice.step, values
+
+
+def plane_penalty(bases: tuple[Basis, Basis], order: int) -> Array:
+    """Penalty ``(1, n, n)`` on all derivatives of one order, for the product of two bases.
+
+    It knows no directions: for order 3 it is the integral of
+    :math:`l_{xxx}^2 + 3 l_{xxy}^2 + 3 l_{xyy}^2 + l_{yyy}^2`, by Kronecker products.
+    """
+    first, second = ([basis.penalties(k)[0] for k in range(order + 1)] for basis in bases)
+    terms = [comb(order, k) * np.kron(first[k], second[order - k]) for k in range(order + 1)]
+    return np.sum(terms, axis=0)[None]
 
 
 def _sampled(row_counts: Array) -> Array:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import AnyArray, Array, BoolArray
-from deconflow.checks import refuse_extremes
+from deconflow.checks import refuse_extremes, refuse_where
 from deconflow.frames import refuse_other_rows
 from deconflow.observations import Observations
 
@@ -92,13 +92,13 @@ class Column:
                 raise ValueError(f"Expected numbers in {self.name} of given; got labels.")
             return ((numbers - self.location) / self.scale)[:, None]
         labels, known = cells.astype(str), np.array(self.categories)
-        unseen = ~np.isin(labels, known)
-        if unseen.any():
-            row = int(unseen.argmax())
-            raise ValueError(
-                f"Expected {self.name} among {', '.join(self.categories)}, as in the fit; got "
-                f"{str(labels[row])!r} in row {row} of given. Fit again with rows of that kind."
-            )
+        refuse_where(
+            ~np.isin(labels, known),
+            f"{self.name} of given among {', '.join(self.categories)}, as in the fit",
+            labels,
+            "'{}'",
+            advice="Fit again with rows of that kind.",
+        )
         return (labels[:, None] == known[None, 1:]).astype(np.float64)
 
 
@@ -197,12 +197,8 @@ def _log_errors(data: Observations) -> Array:
     """Logarithms ``(N, M)`` of the rows' errors; NaN where a value is missing."""
     seen = ~np.isnan(data.measured())
     sd = np.broadcast_to(np.sqrt(np.asarray(data.noise.variance(), np.float64)), seen.shape)
-    exact = (seen & (sd == 0)).any(axis=1)
-    if exact.any():
-        raise ValueError(
-            f'Expected positive errors with given="{NOISE}", whose logarithm is taken; got 0 in '
-            f"row {int(exact.argmax())}."
-        )
+    expected = f'positive errors with given="{NOISE}", whose logarithm is taken'
+    refuse_where((seen & (sd == 0)).any(axis=1), expected, got="0")
     return np.log(np.where(seen, sd, np.nan))
 
 
@@ -244,12 +240,13 @@ def _refuse_missing(name: str, cells: AnyArray) -> None:
         missing = np.array([not isinstance(c, str) and str(c) in MISSING for c in cells])
     else:
         missing = ~np.isfinite(cells)
-    if missing.any():
-        raise ValueError(
-            f"Expected covariates that are known in every row; got none for {name} in row "
-            f"{int(missing.argmax())} of given. Drop such rows, or put the column in w with its "
-            "error, where values may be missing."
-        )
+    refuse_where(
+        missing,
+        "covariates in given that are known in every row",
+        got=f"none for {name}",
+        advice="Drop such rows, or put the column in w with its error, where values may be "
+        "missing.",
+    )
 
 
 def _numbers(name: str, cells: AnyArray) -> Array | None:
