@@ -163,6 +163,4 @@ def _relative_error(kept: list[Coefficients]) -> float:
     """Variance of what is kept over its squares, without the constant that all densities share."""
     signal = sum(np.square(part.values).sum() for part in kept) - 1
     error = sum(part.variances[part.values != 0].sum() for part in kept)
-    if not kept[0].within_reach or signal <= 0:
-        return 1.0
-    return float(error / signal)
+    return float(error / signal) if kept[0].within_reach and signal > 0 else 1.0

@@ -212,7 +212,9 @@ class Roulette(Amortised):
         """Return the estimates of rows whose levels are given, ``(N,)``."""
         counts = 2**levels
         owners = torch.arange(len(data)).repeat_interleave(counts)
-        blocks = self._log_weights(data, owners).logsumexp(0) - math.log(self.n_draws)
+        parts = owners.split(max(1, POINTS_AT_ONCE // self.n_draws))
+        log_weights = [self._part(data[part], i == 0) for i, part in enumerate(parts)]
+        blocks = torch.cat(log_weights, 1).logsumexp(0) - math.log(self.n_draws)
         starts = counts.cumsum(0) - counts
         values = torch.zeros_like(blocks[: len(data)])
         for level in levels.unique().tolist():
@@ -220,11 +222,6 @@ class Roulette(Amortised):
             places = starts[mine] + torch.arange(2**level).unsqueeze(1)
             values[mine] = telescope(blocks[places], self.decay)
         return values
-
-    def _log_weights(self, data: Observations, owners: Tensor) -> Tensor:
-        """Weigh ``m`` draws for each of the rows ``owners``, ``(m, R)``, part by part."""
-        parts = owners.split(max(1, POINTS_AT_ONCE // self.n_draws))
-        return torch.cat([self._part(data[part], i == 0) for i, part in enumerate(parts)], 1)
 
     def _part(self, data: Observations, keep: bool) -> Tensor:
         """Weigh draws, with the density's gradient; its activations are kept or made again."""

@@ -14,7 +14,7 @@ from deconflow._types import Array, IntArray
 from deconflow.core import EVERYTHING, Run
 from deconflow.fits import FittedDensity
 from deconflow.measuring import Chances, Rule, said_errors, seen_rows
-from deconflow.mixtures import GaussianMixture, mix
+from deconflow.mixtures import mix
 from deconflow.noise import GaussianNoise, gaussian
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
@@ -113,10 +113,13 @@ class Unseen:
             truths = fit(rows, run).sample(DRAWS, rng)
             truths = divided(truths, rule(truths), LEAST_OF_TRUTH, rng)
         else:
-            truths = _Search(rule, rows, rng, run.threads).all_truths()
+            truths = _all_truths(rule, rows, rng, run.threads)
         truths = truths if bounds is None else bounds.fold(truths)
         completed, share = _completed(rule, rows, truths, rng)
-        effective = _rests_on(rule, rows, truths[:START_DRAWS], rng)
+        chance = Chances(rule, rows, int(rng.randint(2**30)))(truths[:START_DRAWS])
+        usual = max(float(chance.mean()), 1e-300)
+        unequal = (1.0 / np.maximum(chance, LEAST_CHANCE * usual)).mean()
+        effective = float(len(rows) / (usual * unequal))
         return completed, SelectionFound(
             share, effective, len(completed) - len(rows), rule.in_words()
         )
@@ -154,61 +157,46 @@ def _completed(
     return found[np.argsort(np.argsort(unseen, kind="stable"))], share
 
 
-def _rests_on(rule: Rule, data: Observations, truths: Array, rng: np.random.RandomState) -> float:
-    """Return the effective number of rows that tell of all truths, by how unequal chances are."""
-    chance = Chances(rule, data, int(rng.randint(2**30)))(truths)
-    usual = max(float(chance.mean()), 1e-300)
-    return float(len(data) / (usual * (1.0 / np.maximum(chance, LEAST_CHANCE * usual)).mean()))
+def _all_truths(
+    rule: Rule, data: Observations, rng: np.random.RandomState, threads: int | None
+) -> Array:
+    """Draw truths, by a mixture to some of the rows of as many components as BIC wants."""
+    if len(data) > MOST_ROWS:
+        chosen = np.sort(rng.permutation(len(data))[:MOST_ROWS])
+        data, rule = data[chosen], rule.take(np.isin(np.arange(len(data)), chosen))
+    if data.weights is not None:
+        data = replace(data, weights=data.weights / data.weights.mean())
+    seed = int(rng.randint(2**30))
+    chances = Chances(rule, data, seed)
+    some = np.sort(rng.permutation(len(data))[:START_ROWS])
+    rows, prepared = PreparedData(seen_rows(data[some], chances)), PreparedData(data)
+    best: SelectedFit | None = None
+    for count in COMPONENTS:
+        if count > 1 and len(data) < ROWS_PER_COMPONENT * count:
+            break
+        seen = rows.fit(FitSettings(count, floor=FLOOR, stopping=START), rng).mixture
+        truths = seen.sample(START_DRAWS, rng)
+        truths = divided(truths, chances(truths), LEAST_CHANCE, rng)
+        start = fit_exact(truths, seen.n_components, seed)
+        found = fit_selected(prepared, start, chances.by_law, chances.counts, threads)
+        if best is not None and found.worth <= best.worth:
+            break
+        best = found
+    assert best is not None
+    truths = best.mixture.sample(DRAWS, rng)
+    return truths if best.mixture.n_components == 1 else _refined(rule, data, truths, rng, threads)
 
 
-class _Search:
-    """Finds a density of all truths, from some of the rows, and draws from it."""
-
-    def __init__(
-        self, rule: Rule, data: Observations, rng: np.random.RandomState, threads: int | None
-    ) -> None:
-        if len(data) > MOST_ROWS:
-            chosen = np.sort(rng.permutation(len(data))[:MOST_ROWS])
-            data, rule = data[chosen], rule.take(np.isin(np.arange(len(data)), chosen))
-        if data.weights is not None:
-            data = replace(data, weights=data.weights / data.weights.mean())
-        self.rule, self.data, self.rng, self.threads = rule, data, rng, threads
-        self.seed = int(rng.randint(2**30))
-
-    def all_truths(self) -> Array:
-        """Draw truths, by a mixture of as many components as BIC wants."""
-        chances = Chances(self.rule, self.data, self.seed)
-        some = np.sort(self.rng.permutation(len(self.data))[:START_ROWS])
-        rows = PreparedData(seen_rows(self.data[some], chances))
-        prepared = PreparedData(self.data)
-        best: SelectedFit | None = None
-        for count in COMPONENTS:
-            if count > 1 and len(self.data) < ROWS_PER_COMPONENT * count:
-                break
-            seen = rows.fit(FitSettings(count, floor=FLOOR, stopping=START), self.rng).mixture
-            start = self._start(seen, chances)
-            found = fit_selected(prepared, start, chances.by_law, chances.counts, self.threads)
-            if best is not None and found.worth <= best.worth:
-                break
-            best = found
-        assert best is not None
-        truths = best.mixture.sample(DRAWS, self.rng)
-        return truths if best.mixture.n_components == 1 else self._refined(truths)
-
-    def _refined(self, truths: Array) -> Array:
-        """Let averages of mixtures, of any shape, follow: each from the unseen rows of the last."""
-        stopping = Stopping(tol=1e-5, max_iter=300, accelerate=True, threads=self.threads)
-        for _ in range(REFINEMENTS):
-            rows = _completed(self.rule, self.data, truths, self.rng)[0]
-            found = fit_averaged(rows, FitSettings(1, stopping=stopping), self.rng, starts=1)
-            truths = mix(found.mixtures, found.shares).sample(DRAWS, self.rng)
-        return truths
-
-    def _start(self, seen: GaussianMixture, chances: Chances) -> GaussianMixture:
-        """Make a mixture of all truths from one of those that were seen."""
-        truths = seen.sample(START_DRAWS, self.rng)
-        found = divided(truths, chances(truths), LEAST_CHANCE, self.rng)
-        return fit_exact(found, seen.n_components, self.seed)
+def _refined(
+    rule: Rule, data: Observations, truths: Array, rng: np.random.RandomState, threads: int | None
+) -> Array:
+    """Let averages of mixtures, of any shape, follow: each from the unseen rows of the last."""
+    stopping = Stopping(tol=1e-5, max_iter=300, accelerate=True, threads=threads)
+    for _ in range(REFINEMENTS):
+        rows = _completed(rule, data, truths, rng)[0]
+        found = fit_averaged(rows, FitSettings(1, stopping=stopping), rng, starts=1)
+        truths = mix(found.mixtures, found.shares).sample(DRAWS, rng)
+    return truths
 
 
 class _Simulation:
