@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from deconflow import ranks
-from deconflow._types import AnyArray
 from deconflow.checks import warn_caller
 from deconflow.frames import parted, plain_tables, refuse_other_rows
 from deconflow.guests import as_guest
@@ -27,7 +26,7 @@ from deconflow.observations import (
 from deconflow.progress import SILENT, Progress
 from deconflow.randomness import RandomState
 from deconflow.streams import Overview, RowStream
-from deconflow.truth import NOISE, columns_by_name, given_parts
+from deconflow.truth import Given
 
 _SHOWN: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
@@ -257,34 +256,6 @@ def has_noise(w: Any, noise: Any) -> bool:
     if isinstance(w, Observations):
         return w.labels.noise_given
     return noise is not None or parted(w, None)[1] is not None
-
-
-@dataclass(frozen=True)
-class Given:
-    """Covariates of rows: whether the rows' own errors are among them, and columns by name."""
-
-    with_errors: bool
-    columns: dict[str, AnyArray]
-
-    @classmethod
-    def of(cls, given: Any, w: Any, n_rows: int) -> "Given":
-        """Check that covariates have the rows of ``w``."""
-        with_errors, table = given_parts(given)
-        if hasattr(table, "iloc"):
-            refuse_other_rows(w, table, "given")
-        return cls(with_errors, columns_by_name(table, n_rows))
-
-    @property
-    def parts(self) -> Any:
-        """The same in the words of ``given=``."""
-        if not self.with_errors:
-            return self.columns
-        return (NOISE, self.columns) if self.columns else NOISE
-
-    def take(self, rows: Any) -> "Given":
-        """Return the covariates of some rows."""
-        rows = rows if isinstance(rows, slice) else np.asarray(rows)
-        return replace(self, columns={name: values[rows] for name, values in self.columns.items()})
 
 
 #: Measured values of the sample that is in memory while all rows are passed over.

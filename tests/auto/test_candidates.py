@@ -8,12 +8,11 @@ import pytest
 from short_fits import shorten_chains
 
 from deconflow import Deconvolver, GaussianMixture, Observations, noise
-from deconflow.auto import flows, weights
-from deconflow.auto.candidates import Candidate, Plan
+from deconflow.auto import candidates, flows
+from deconflow.auto.candidates import Candidate, Plan, compared, weigh
 from deconflow.auto.fit import try_flows
 from deconflow.auto.flows import score
 from deconflow.auto.mixtures import fit_splines
-from deconflow.auto.weights import compared, weigh
 from deconflow.densities import MixtureDensity
 from deconflow.xd import Fold
 
@@ -27,7 +26,7 @@ def test_rows_that_nobody_asked_are_left_out_and_impossible_ones_count():
     both = [Candidate("mixtures", np.zeros(N), []), Candidate("flows", held_out, [])]
     log_p, rows = compared(both)
     assert len(rows) == N - 100
-    assert log_p[1, 0] == weights.IMPOSSIBLE
+    assert log_p[1, 0] == candidates.IMPOSSIBLE
     # Sixty impossible rows among 900 need somebody who knows them.
     assert 0.03 < weigh(both, np.ones(N), 3, np.random.RandomState(0))[0] < 0.3
     held_out[100:160] = 0.5

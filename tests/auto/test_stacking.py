@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import norm
 
-from deconflow.auto.weights import best_weights
-from deconflow.auto.weights import stack as stack_with
+from deconflow.auto.candidates import best_weights
+from deconflow.auto.candidates import stack as stack_with
 
 
 def rng(seed=0):

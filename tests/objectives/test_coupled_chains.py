@@ -8,7 +8,7 @@ from reference_posteriors import NoiseKernel
 from deconflow.densities import ARCHITECTURES, Architecture, MixtureDensity
 from deconflow.fitting import Training, evaluate, fit
 from deconflow.objectives import CoupledChains, ImportanceWeighted, Roulette
-from deconflow.objectives.unbiased import proposal_step
+from deconflow.objectives.likelihoods import proposal_step
 from deconflow.observations import Observations
 from deconflow.posteriors import MixtureExact, MixtureNetwork, RecognitionFlow
 

@@ -9,7 +9,7 @@ from reference_posteriors import NoiseKernel
 from torch.distributions import Normal
 
 from deconflow.densities import MixtureDensity, StandardNormal
-from deconflow.objectives import ImportanceWeighted, Roulette, unbiased
+from deconflow.objectives import ImportanceWeighted, Roulette, likelihoods
 from deconflow.observations import Observations
 
 W, SD = 2.0, 1.5
@@ -40,7 +40,7 @@ def test_the_estimate_has_no_bias(draws):
 
 @pytest.mark.parametrize("points", [10_000, 64])
 def test_the_gradient_has_no_bias_whatever_the_parts(points, monkeypatch):
-    monkeypatch.setattr(unbiased, "POINTS_AT_ONCE", points)
+    monkeypatch.setattr(likelihoods, "POINTS_AT_ONCE", points)
     mean, variance = 0.5, 0.8
     density = MixtureDensity(
         torch.ones(1), torch.tensor([[mean]]), torch.tensor([[[variance]]])
@@ -69,5 +69,5 @@ def test_telescope_by_hand():
     first = bound(a, b) - (a + b) / 2 + bound(c, d) - (c + d) / 2
     second = bound(a, b, c, d) - (bound(a, b) + bound(c, d)) / 2
     expected = log_weights.mean() + first / 2 / 2**-1.5 + second / 2**-3.0
-    assert torch.allclose(unbiased.telescope(log_weights.unsqueeze(1), 1.5)[0], expected)
-    assert unbiased.telescope(log_weights[:1].unsqueeze(1), 1.5)[0] == a
+    assert torch.allclose(likelihoods.telescope(log_weights.unsqueeze(1), 1.5)[0], expected)
+    assert likelihoods.telescope(log_weights[:1].unsqueeze(1), 1.5)[0] == a

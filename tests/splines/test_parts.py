@@ -8,9 +8,8 @@ from scipy.stats import norm
 from deconflow.noise import gaussian
 from deconflow.observations import Observations
 from deconflow.splines import newton
-from deconflow.splines.basis import Basis, plane_penalty, polynomials
-from deconflow.splines.line import LineFrame, Nodes
-from deconflow.splines.planes import PlaneFrame
+from deconflow.splines.line import Basis, LineFrame, Nodes, polynomials
+from deconflow.splines.planes import PlaneFrame, plane_penalty
 from deconflow.splines.rows import as_rows, binned, domain_of
 
 RNG = np.random.default_rng(100)

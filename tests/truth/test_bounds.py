@@ -153,7 +153,7 @@ def test_a_mirrored_row_is_as_likely_for_the_mirrored_truth(kind, projected, rng
     box = as_bounds([(-1, 2), None][:dim], ["x", "y"][:dim])
     both = box.mirrored(data, 0)
     expected = data.log_likelihood(v)[0]
-    images = [shift + sign * v[0] for sign, shift in box.mirrors()]
+    images = [shift + sign * v[0] for sign, shift in box.reflections(0)]
     found = both.log_likelihood(np.concatenate(images)[None])[0]
     np.testing.assert_allclose(found, np.tile(expected, 3), rtol=1e-9, atol=1e-9)
     if kind in ("skewed", "covariances"):  # the twin: with the noise as it was, another row

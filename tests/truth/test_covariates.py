@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from deconflow import Observations
-from deconflow.truth import Covariates
+from deconflow.truth import Covariates, Given
 
 N = 60
 X = np.random.default_rng(0).normal(5.0, 3.0, size=N)
@@ -22,7 +22,11 @@ def rows(n=N, noise=0.3, missing=()):
 
 
 def fit(given, data=None):
-    return Covariates.fit(given, rows() if data is None else data, ["a", "b"])
+    return Covariates.fit(of(given), rows() if data is None else data, ["a", "b"])
+
+
+def of(given):
+    return Given.of(given, np.empty((N, 2)), N)
 
 
 TABLES = {
@@ -40,12 +44,12 @@ TABLES = {
 @pytest.mark.parametrize("kind", TABLES)
 def test_tables_of_any_kind_give_the_same_numbers(kind):
     learned = fit(pd.DataFrame({"x": X, "kind": KIND}))
-    found = learned.encode(TABLES[kind](), rows())
+    found = learned.encode(of(TABLES[kind]()), rows())
     expected = np.c_[(X - X.mean()) / X.std(), KIND == "galaxy"]
     np.testing.assert_allclose(found, expected, atol=1e-12)
     assert learned.names == ["x", "kind"]
     assert learned.continuous.tolist() == [True, False]
-    again = fit(TABLES[kind]()).encode(TABLES[kind](), rows())
+    again = fit(TABLES[kind]()).encode(of(TABLES[kind]()), rows())
     np.testing.assert_allclose(np.sort(again, 1), np.sort(expected, 1), atol=1e-12)
 
 
@@ -55,20 +59,20 @@ def test_tables_of_any_kind_give_the_same_numbers(kind):
      np.ma.masked_array(X), X.astype(object), X.astype(str)],
 )  # fmt: skip
 def test_a_single_covariate(given):
-    numbers = fit(given).encode(given, rows())
+    numbers = fit(given).encode(of(given), rows())
     np.testing.assert_allclose(numbers[:, 0], (X - X.mean()) / X.std(), atol=1e-6)
     for other in (X > 5, (X > 5).astype(np.int8), pd.date_range("2026", None, N)):
-        assert np.isfinite(fit(other).encode(other, rows())).all()
+        assert np.isfinite(fit(other).encode(of(other), rows())).all()
 
 
 def test_many_categories_are_indicators_less_one():
     labels = np.array(list("abcd") * 15)
     learned = fit(labels)
-    numbers = learned.encode(labels, rows())
+    numbers = learned.encode(of(labels), rows())
     assert numbers.shape == (N, 3)
     assert set(numbers.sum(1)) == {0.0, 1.0}
     with pytest.raises(ValueError, match=r"among a, b, c, d, as in the fit; got 'e' in row 2"):
-        learned.encode(np.where(np.arange(N) == 2, "e", labels), rows())
+        learned.encode(of(np.where(np.arange(N) == 2, "e", labels)), rows())
 
 
 def test_errors_are_covariates_by_their_logarithm():
@@ -76,26 +80,26 @@ def test_errors_are_covariates_by_their_logarithm():
     learned = fit("noise", rows(noise=sd))
     assert learned.names == ["log error of a"]  # the other is the same for all
     logs = np.log(sd[:, 0])
-    numbers = learned.encode("noise", rows(noise=sd))[:, 0]
+    numbers = learned.encode(of("noise"), rows(noise=sd))[:, 0]
     np.testing.assert_allclose(numbers, (logs - logs.mean()) / logs.std(), atol=1e-9)
     both = fit(("noise", X), rows(noise=sd))
     assert both.names == ["log error of a", "x0"]
-    assert both.encode(("noise", X), rows(noise=sd)).shape == (N, 2)
+    assert both.encode(of(("noise", X)), rows(noise=sd)).shape == (N, 2)
     for wrong in (X, "noise"):
         with pytest.raises(ValueError, match=r"Expected given.*the fit"):
-            both.encode(wrong, rows(noise=sd))
+            both.encode(of(wrong), rows(noise=sd))
     with pytest.raises(ValueError, match=r"Expected given with the covariates of the fit"):
-        learned.encode(("noise", X), rows(noise=sd))
+        learned.encode(of(("noise", X)), rows(noise=sd))
 
 
 def test_a_row_without_a_value_has_a_usual_error_whatever_rows_are_beside_it():
     data = rows(noise=SD, missing=[(0, 1), (7, 0)])
     learned = fit("noise", data)
-    whole = learned.encode("noise", data)
+    whole = learned.encode(of("noise"), data)
     assert np.isfinite(whole).all()
     assert whole[0, 1] == 0
     assert whole[7, 0] == 0
-    np.testing.assert_array_equal(learned.encode("noise", data[[0]]), whole[[0]])
+    np.testing.assert_array_equal(learned.encode(of("noise"), data[[0]]), whole[[0]])
 
 
 def test_one_value():
@@ -158,7 +162,7 @@ def test_missing_and_other_columns_after_the_fit():
         (X, "got the columns x0"),
     ):
         with pytest.raises(ValueError, match=message):
-            learned.encode(wrong, rows())
+            learned.encode(of(wrong), rows())
 
 
 def test_no_errors_have_no_logarithm():

@@ -5,7 +5,7 @@ import pytest
 
 from deconflow import XDGMM, Deconvolver, core, open_rows, streams
 from deconflow.auto.mixtures import thinned
-from deconflow.engines.stream_fits import folds_of_sample
+from deconflow.engines.shared import folds_of_sample
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.xd import (

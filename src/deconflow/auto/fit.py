@@ -15,11 +15,12 @@ from deconflow.auto.candidates import (
     Part,
     Plan,
     Task,
+    compared,
     ensemble_of,
     fixed,
+    weigh,
 )
 from deconflow.auto.mixtures import fit_chains, fit_splines
-from deconflow.auto.weights import compared, weigh
 from deconflow.certificate import Certificate
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise

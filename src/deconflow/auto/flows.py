@@ -16,8 +16,16 @@ from joblib import Parallel, delayed
 from deconflow import ranks
 from deconflow._limits import threads_at_most
 from deconflow._types import Array
-from deconflow.auto.candidates import FLOW, Candidate, Member, Part, Plan, Task, ensemble_of
-from deconflow.auto.weights import weigh
+from deconflow.auto.candidates import (
+    FLOW,
+    Candidate,
+    Member,
+    Part,
+    Plan,
+    Task,
+    ensemble_of,
+    weigh,
+)
 from deconflow.densities import ARCHITECTURES, Architecture, Density, Stack, as_arrays, simulate
 from deconflow.evaluation import estimate_log_likelihood
 from deconflow.fitting import History, Training, fit
@@ -150,8 +158,7 @@ def train(
             checkpoint=checkpoint, progress=progress, callbacks=[refit_sometimes],
         )  # fmt: skip
     rate, size = chains.refresh_rate().cpu().numpy(), asdict(SIZE)
-    flows = stack.cpu().flows()
-    return [Member(size, as_arrays(flow), history.as_dict(), rate) for flow in flows]
+    return [Member(size, as_arrays(flow), history.as_dict(), rate) for flow in stack.cpu().flows()]
 
 
 class _OnDraws(Objective):

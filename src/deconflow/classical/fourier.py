@@ -66,8 +66,7 @@ class Lattice:
 
     def numbers(self) -> list[IntArray]:
         """Frequency numbers along each dimension."""
-        last = self.dim - 1
-        return [np.arange(0 if d == last else -k, k + 1) for d, k in enumerate(self.order)]
+        return [*(np.arange(-k, k + 1) for k in self.order[:-1]), np.arange(self.order[-1] + 1)]
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -63,8 +63,7 @@ def analyse(characteristic: Complex, level: int, kind: str) -> Array:
     spectrum = np.zeros((*characteristic.shape[:-1], 2 * size), complex)
     twice = np.where(k == 0, 1.0, 2.0)  # for the negative frequencies
     spectrum[..., k] = characteristic * (twice * window(k / size, kind))
-    folded = spectrum[..., :size] + spectrum[..., size:]
-    return np.fft.fft(folded).real / np.sqrt(size)
+    return np.fft.fft(spectrum[..., :size] + spectrum[..., size:]).real / np.sqrt(size)
 
 
 def synthesise(coefficients: Array, level: int, kind: str, order: int) -> Complex:
@@ -164,6 +163,4 @@ def _relative_error(kept: list[Coefficients]) -> float:
     """Variance of what is kept over its squares, without the constant that all densities share."""
     signal = sum(np.square(part.values).sum() for part in kept) - 1
     error = sum(part.variances[part.values != 0].sum() for part in kept)
-    if not kept[0].within_reach or signal <= 0:
-        return 1.0
-    return float(error / signal)
+    return float(error / signal) if kept[0].within_reach and signal > 0 else 1.0

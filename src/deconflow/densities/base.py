@@ -233,10 +233,8 @@ class FixedMixture(Density):
 
     def log_prob(self, v: Tensor) -> Tensor:
         """Log density of ``(..., dim)``."""
-        points = v.reshape(-1, self.dim)
-        pieces = points.split(max(1, NUMBERS // len(self.centres)))
-        answer = torch.cat([self._log_prob(piece) for piece in pieces])
-        return answer.view(v.shape[:-1])
+        pieces = v.reshape(-1, self.dim).split(max(1, NUMBERS // len(self.centres)))
+        return torch.cat([self._log_prob(piece) for piece in pieces]).view(v.shape[:-1])
 
     def _log_prob(self, v: Tensor) -> Tensor:
         white = torch.addmm(-self.centres, v, self.whiteners.mT)

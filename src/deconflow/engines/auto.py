@@ -10,8 +10,7 @@ from deconflow._limits import cpus
 from deconflow.auto import Fitted, Plan, ensemble_of, fit_density, fixed
 from deconflow.certificate import Certificate
 from deconflow.core import EVERYTHING, Run
-from deconflow.engines.checks import refuse_different_rows, refuse_few
-from deconflow.engines.stream_fits import everything_of, folds_of_sample, in_memory
+from deconflow.engines.shared import Engine, beyond_sample, refuse_different_rows, refuse_few
 from deconflow.fits import (
     BlendFit,
     FittedDensity,
@@ -169,16 +168,12 @@ class _Named:
         )
 
 
-class Auto:
+class Auto(Engine):
     """Candidates of every kind with the settings of an estimator."""
 
     name = "Deconvolver"
     solution = AutoSolution
     takes = EVERYTHING
-    samples = False
-
-    def __init__(self, settings: Any) -> None:
-        self.settings = settings
 
     def fit(self, rows: Observations, run: Run) -> AutoSolution:
         """Fit candidates without every fold, and weigh them on it."""
@@ -190,15 +185,10 @@ class Auto:
             cpus(run.n_jobs), given.quick, given.n_members, checkpoint and Path(checkpoint),
             run.progress, check_device(given.device),
         )  # fmt: skip
-        units = _usual_units(rows)
-        beyond: dict[str, Any] = {}
-        if run.beyond is not None and not in_memory(run.beyond[1]):
-            stream, overview = run.beyond
-            beyond["folds"] = folds_of_sample(overview, plan.folds)
-            beyond["everything"] = everything_of(
-                stream, overview, rows, plan.folds, threads=plan.n_jobs,
-                progress=run.progress, units=units,
-            )  # fmt: skip
+        # Of many complete rows some are enough to find the units.
+        complete = rows.observed is None and rows.projection is None
+        units = Standardiser.fit(rows[:: -(-len(rows) // ROWS_FOR_UNITS) if complete else 1])
+        beyond = beyond_sample(rows, plan.folds, run, units)
         seed = ranks.from_first(run.generator().randint(2**30))
         with isolated_rng(seed):
             volume = log_volume(units, rows)
@@ -206,10 +196,3 @@ class Auto:
             refuse_far(ready, "float32")
             fitted = fit_density(ready, volume, plan, seed, **beyond)
         return AutoSolution(fitted, units, seed)
-
-
-def _usual_units(rows: Observations) -> Standardiser:
-    """Return standardised units; of many complete rows some are enough to find them."""
-    complete = rows.observed is None and rows.projection is None
-    step = -(-len(rows) // ROWS_FOR_UNITS) if complete else 1
-    return Standardiser.fit(rows[::step])

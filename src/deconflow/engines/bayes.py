@@ -16,6 +16,7 @@ from deconflow._limits import cpus
 from deconflow._types import Array
 from deconflow.checks import warn_caller
 from deconflow.core import EVERYTHING, Run
+from deconflow.engines.shared import Engine
 from deconflow.files import replacing
 from deconflow.fits import MixtureFit, Replicates
 from deconflow.mixtures import GaussianMixture, mix
@@ -96,25 +97,16 @@ class BayesSolution:
         return found | {"mixtures_": self.mixtures}
 
 
-@dataclass(frozen=True)
-class _Part:
-    """The rows of some chains, and those that they leave out."""
-
-    prepared: PreparedData
-    held: Observations
-    weights: Array
+#: The rows of some chains, and those that they leave out.
+Part = tuple[PreparedData, Observations]
 
 
-class Bayes:
+class Bayes(Engine):
     """Gibbs sampling with the settings of an estimator."""
 
     name = "BayesianXDGMM"
     solution = BayesSolution
     takes = EVERYTHING - {"beyond memory"}
-    samples = False
-
-    def __init__(self, settings: Any) -> None:
-        self.settings = settings
 
     def fit(self, rows: Observations, run: Run) -> BayesSolution:
         """Sample chains of mixtures."""
@@ -153,7 +145,7 @@ class Bayes:
         most = settings.sweeps - settings.burn_in
         return replace(settings, snapshots=min(int(given.n_snapshots), most))
 
-    def _parts(self, rows: Observations, rng: np.random.RandomState) -> list[_Part]:
+    def _parts(self, rows: Observations, rng: np.random.RandomState) -> list[Part]:
         """Prepare the rows but for each fold; all of them where folds would be too few or small."""
         folds, used = min(FOLDS, len(rows) // 4), min(FOLDS, self.settings.n_chains // 2)
         if rows.group_codes() is not None:
@@ -161,17 +153,14 @@ class Bayes:
         seen = np.abs(np.asarray(rows.projections())).sum(1) > 0
         fewest = np.broadcast_to(seen, (len(rows), seen.shape[1])).sum(0).min()
         if min(folds, used) < 2 or fewest < 2 * folds:
-            return [_Part(PreparedData(single_rows(rows)), rows, row_weights(rows))]
-        parts = []
-        for fold in CrossFits(rows, folds, rng).folds[:used]:
-            kept, held = (rows[each] for each in fold)
-            parts.append(_Part(PreparedData(single_rows(kept)), held, row_weights(held)))
-        return parts
+            return [(PreparedData(single_rows(rows)), rows)]
+        parts = CrossFits(rows, folds, rng).folds[:used]
+        return [(PreparedData(single_rows(rows[fold.kept])), rows[fold.held]) for fold in parts]
 
     def _sample(
         self,
         rows: Observations,
-        parts: list[_Part],
+        parts: list[Part],
         settings: ChainSettings,
         rng: np.random.RandomState,
         run: Run,
@@ -192,7 +181,7 @@ class Bayes:
             if chains is not None:
                 run.progress.advance(len(chains) * settings.sweeps)
                 return chains
-            prepared, first = parts[p].prepared, floors[p % len(floors)]
+            (prepared, _), first = parts[p], floors[p % len(floors)]
             each = [first if len(parts) > 1 else f for f, _ in zip(cycle(floors), own[p])]
             starts = starts_of_chains(prepared, first, settings, own[p])
             chains = sample_chains(
@@ -206,18 +195,18 @@ class Bayes:
             return list(pool.map(sampled, range(len(parts))))
 
     def _judged(
-        self, parts: list[_Part], chains: list[list[Chain]], threads: int | None
+        self, parts: list[Part], chains: list[list[Chain]], threads: int | None
     ) -> tuple[float | None, float | None]:
         """Score the rows left out by each chain: how good they are, and how far apart."""
         score, spread, total = 0.0, 0.0, 0.0
-        for part, these in zip(parts, chains, strict=True):
-            rows = lay_out(part.held, part.prepared.rows.units)
+        for (prepared, held), these in zip(parts, chains, strict=True):
+            rows, weights = lay_out(held, prepared.rows.units), row_weights(held)
             each = [log_p(mix(chain.snapshots), rows, threads) for chain in these]
-            means = np.average(each, axis=1, weights=part.weights)
+            means = np.average(each, axis=1, weights=weights)
             whole = np.logaddexp.reduce(each, axis=0) - np.log(len(each))
-            score += float(part.weights @ whole)
-            spread += float(part.weights.sum() * np.var(means, ddof=1)) if len(these) > 1 else 0.0
-            total += float(part.weights.sum())
+            score += float(weights @ whole)
+            spread += float(weights.sum() * np.var(means, ddof=1)) if len(these) > 1 else 0.0
+            total += float(weights.sum())
         own = float(np.sqrt(spread / total)) if self.settings.n_chains > 1 else None
         return (score / total if len(parts) > 1 else None), own
 

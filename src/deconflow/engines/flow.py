@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from deconflow.core import EVERYTHING, Run
-from deconflow.engines.checks import refuse_different_rows, refuse_few
+from deconflow.engines.shared import Engine, refuse_different_rows, refuse_few
 from deconflow.fits import refuse_far, standardised
 from deconflow.fitting import History, Training
 from deconflow.guests import check_device
@@ -147,16 +147,13 @@ class FlowWeights:
         return FlowSolution(self.settings, self.standardiser, *networks, self.history)
 
 
-class Flow:
+class Flow(Engine):
     """Training of one flow with the settings of an estimator."""
 
     name = "FlowDeconvolver"
     takes = EVERYTHING - {"atoms", "background"}
     solution = FlowWeights
     samples = True
-
-    def __init__(self, settings: Any) -> None:
-        self.settings = settings
 
     def fit(self, rows: Observations, run: Run) -> FlowSolution:
         """Train a flow and its posterior network."""
@@ -176,9 +173,11 @@ class Flow:
                 train, held_out = data.split(given.validation_fraction)
             names = FlowSettings.__dataclass_fields__
             own = {name: getattr(given, name) for name in names if hasattr(given, name)}
-            features = data[:1].features().shape[-1]
             settings = FlowSettings(
-                **own, dtype=PRECISION, dim=rows.latent_dim, n_features=features
+                **own,
+                dtype=PRECISION,
+                dim=rows.latent_dim,
+                n_features=data[:1].features().shape[-1],
             )
             density, posterior = settings.networks()
             steps_an_epoch = math.ceil(len(train) / given.batch_size)

@@ -18,9 +18,10 @@ from deconflow.classical import (
     refuse_unsuitable,
 )
 from deconflow.core import Run
+from deconflow.engines.shared import Engine
 from deconflow.fits import GridFit, Replicates
 from deconflow.observations import Observations
-from deconflow.splines import LogSplineFit, fit_log_spline
+from deconflow.splines import fit_log_spline
 from deconflow.standardising import Standardiser
 from deconflow.truth import as_bounds
 
@@ -130,20 +131,11 @@ class FourierProblem:
         return GridSolution(grid, line, {**learned, "relative_error": fit.relative_error})
 
 
-class _OfSettings:
-    """What the engines of densities on a grid have in common: the settings of an estimator."""
-
-    solution = GridSolution
-    samples = False
-
-    def __init__(self, settings: Any) -> None:
-        self.settings = settings
-
-
-class Kernels(_OfSettings):
+class Kernels(Engine):
     """The deconvolving kernel estimate with the bandwidth of an estimator."""
 
     name = "DeconvolvingKDE"
+    solution = GridSolution
     takes = frozenset({"errors to learn", "selected"})
 
     def fit(self, rows: Observations, run: Run) -> GridSolution:
@@ -174,10 +166,11 @@ class Kernels(_OfSettings):
         return values
 
 
-class Wavelets(_OfSettings):
+class Wavelets(Engine):
     """Meyer wavelets with the level of an estimator."""
 
     name = "WaveletDeconvolver"
+    solution = GridSolution
     takes = frozenset({"errors to learn", "selected"})
 
     def fit(self, rows: Observations, run: Run) -> GridSolution:
@@ -191,10 +184,11 @@ class Wavelets(_OfSettings):
         return problem.solved(fit, line, level=linear.level, n_wavelets=count)
 
 
-class LogSplines(_OfSettings):
+class LogSplines(Engine):
     """Penalised log densities with the settings of an estimator."""
 
     name = "LogSplineDeconvolver"
+    solution = GridSolution
     takes = frozenset({"missing", "bounds", "own bounds", "atoms", "background", "selected",
                        "errors to learn"})  # fmt: skip
 
@@ -209,7 +203,20 @@ class LogSplines(_OfSettings):
         bounds = as_bounds(self.settings.bounds, rows.names)
         limits = UNBOUNDED if bounds is None else np.stack([bounds.lower, bounds.upper])
         fit = fit_log_spline(rows, bounds=limits, n_intervals=intervals)
-        _warn_of(fit)
+        if fit.far:
+            warn_caller(
+                f"{fit.far:.2g} of the rows lie too far out for a grid: a normal distribution "
+                "behind it has their share. Drop them, or use XDGMM."
+            )
+        if fit.lost > LEAST_LOST:
+            warn_caller(
+                f"{fit.lost:.2g} of the rows are left out: no true value within reach is near "
+                "enough to their measurements. Check the noise and the bounds."
+            )
+        if not fit.converged:
+            warn_caller(
+                "The fit stopped before it converged. Check the noise and the bounds, or use XDGMM."
+            )
         bins = "" if fit.n_bins == fit.n_rows else f" in {fit.n_bins:,} bins"
         used = float(np.mean([curve.free for curve in fit.curves]))
         return GridSolution(
@@ -218,21 +225,4 @@ class LogSplines(_OfSettings):
             f"from {fit.n_rows:,} rows{bins}.",
             {"n_rows": fit.n_rows, "n_bins": fit.n_bins, "used": used},
             fit.draws(DRAWS, random_state=0),
-        )
-
-
-def _warn_of(fit: LogSplineFit) -> None:
-    if fit.far:
-        warn_caller(
-            f"{fit.far:.2g} of the rows lie too far out for a grid: a normal distribution behind "
-            "it has their share. Drop them, or use XDGMM."
-        )
-    if fit.lost > LEAST_LOST:
-        warn_caller(
-            f"{fit.lost:.2g} of the rows are left out: no true value within reach is near enough "
-            "to their measurements. Check the noise and the bounds."
-        )
-    if not fit.converged:
-        warn_caller(
-            "The fit stopped before it converged. Check the noise and the bounds, or use XDGMM."
         )

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from deconflow._types import AnyArray, Array, BoolArray, IntArray
 from deconflow.checks import as_floats, check_choice, check_integer, check_number, warn_caller
 from deconflow.core import EVERYTHING, Run
-from deconflow.engines.stream_fits import everything_of, fit_stream, folds_of_sample, in_memory
+from deconflow.engines.shared import Engine, beyond_sample, fit_stream
 from deconflow.fits import MixtureFit, Replicates
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations
@@ -119,13 +119,12 @@ class XDSolution:
         return shown | ({"selection_": self.table} if self.table else {})
 
 
-class XD:
+class XD(Engine):
     """Extreme Deconvolution with the settings of an estimator."""
 
     name = "XDGMM"
     takes = EVERYTHING
     solution = XDSolution
-    samples = False
 
     def __init__(self, settings: Any) -> None:
         self.settings, self.batches = settings, minibatches(settings)
@@ -143,11 +142,14 @@ class XD:
                 f"{self.settings.method!r}. Leave it out."
             )
         several = self.auto and (len(rows) > 1 or run.beyond is not None)
-        found = (self._climb if several else self._single)(rows, run)
+        rng = run.generator()
+        if run.beyond is not None:
+            rng = np.random.RandomState(run.stream_seed())
+        found = (self._climb if several else self._single)(rows, run, rng)
         self._check(found)
         return found
 
-    def _single(self, rows: Observations, run: Run) -> XDSolution:
+    def _single(self, rows: Observations, run: Run, rng: np.random.RandomState) -> XDSolution:
         """Fit one mixture."""
         # With bounds every component has a mirror image, which is a component of the same fit.
         count = (1 if self.auto else int(self.settings.n_components)) * rows.images
@@ -156,33 +158,21 @@ class XD:
             settings = replace(settings, complete=lambda other: replace(other, **start))
         n_init = 1 if len(start) == len(PARTS) else self.settings.n_init
         if run.beyond is not None:
-            rng = np.random.RandomState(run.stream_seed())
-            found = fit_stream(
-                *run.beyond, rows, settings, n_init=n_init, rng=rng, progress=run.progress
-            )
+            found = fit_stream(rows, settings, n_init, rng, run)
         elif self.batches is not None:
-            rng = run.generator()
             adam = Adam.start(rows, settings, rng)
             found = fit_minibatch(adam, rows, settings.stopping, self.batches, rng, run.progress)
         else:
             run.progress.begin(FITTING)
-            found = PreparedData(rows).fit_best(settings, n_init, run.generator())
+            found = PreparedData(rows).fit_best(settings, n_init, rng)
         return XDSolution(
             [found.mixture], found.converged, found.n_iter, found.log_likelihood,
             list(found.history), images=rows.images,
         )  # fmt: skip
 
-    def _climb(self, rows: Observations, run: Run) -> XDSolution:
+    def _climb(self, rows: Observations, run: Run, rng: np.random.RandomState) -> XDSolution:
         """Leave the number of components and the floor to the rows."""
-        rng, beyond = run.generator(), dict[str, Any]()
-        if run.beyond is not None:
-            stream, overview = run.beyond
-            rng = np.random.RandomState(run.stream_seed())
-            if not in_memory(overview):
-                beyond["folds"] = folds_of_sample(overview, N_FOLDS)
-                beyond["everything"] = everything_of(
-                    stream, overview, rows, N_FOLDS, threads=run.threads, progress=run.progress
-                )
+        beyond = beyond_sample(rows, N_FOLDS, run)
         lay_out(rows)  # so that an error counts the rows of all data, not of a fold
         fit = fit_averaged(rows, self._settings(1, run), rng, progress=run.progress, **beyond)
         value = float(np.average(fit.held_out, weights=row_weights(rows)))
@@ -219,11 +209,14 @@ class XD:
                 "inf. Lower learning_rate, set a floor, or look for rows far from all others."
             )
         if not found.converged and self.settings.tol > 0:
-            advice = f"EM did not converge in {self.settings.max_iter} steps. Raise max_iter or "
-            advice += "tol, or set a floor."
+            advice = (
+                f"EM did not converge in {self.settings.max_iter} steps. Raise max_iter or tol, or "
+                "set a floor."
+            )
             if self.batches is not None:
-                epochs = self.batches.epochs
-                advice = f"Minibatches still gained after {epochs} epochs. Raise epochs."
+                advice = (
+                    f"Minibatches still gained after {self.batches.epochs} epochs. Raise epochs."
+                )
             warn_caller(advice, ConvergenceWarning)
 
 
@@ -328,16 +321,17 @@ def _words_of_average(table: dict[str, AnyArray], n_folds: int, images: int) -> 
     used = np.unique(table["floor"][chosen])
     shrunken = share[table["shrinkage"] > 0].sum()
     images_too = " (with mirror images)" if images > 1 else ""
-    words = (
+    shrinking = (
+        f". Rows are few: in {shrunken:.0%} of it covariances are shrunk towards those of "
+        "independent columns"
+    )
+    return (
         f"Average of Gaussian mixtures with {_listed(counts)} "
         f"component{'' if counts[-1] == 1 else 's'}{images_too} "
         f"and floor{'' if len(used) == 1 else 's'} {_listed(used)}, without each of {n_folds} "
         f"folds; tried were {_listed(np.unique(table['n_components']))}"
+        f"{shrinking if shrunken > 0 else ''}.{who_chose(table)}"
     )
-    if shrunken > 0:
-        words += f". Rows are few: in {shrunken:.0%} of it covariances are shrunk towards those "
-        words += "of independent columns"
-    return f"{words}.{who_chose(table)}"
 
 
 def _listed(values: AnyArray) -> str:

@@ -478,7 +478,7 @@ class BoundedFit(FittedDensity):
             for some in row_slices(len(rows), numbers):
                 mixture = piece[some]
                 if not data.noise.additive:  # its Gaussians are folded: what they have beyond
-                    mixture = _images(mixture, self.bounds.mirrors(), 1.0)  # the ends counts
+                    mixture = _images(mixture, self.bounds.reflections(0), 1.0)  # the ends counts
                 known = None if exact is None else exact[rows[some]]
                 yield rows[some], CutMixture(mixture, lower, upper, known)
 

@@ -125,8 +125,9 @@ class _Fit:
         make_alike(objective)
         self.file = None
         if checkpoint is not None:
-            identity = identity_of(objective, train, training)
-            self.file = Checkpoint(checkpoint, identity, ranks.world())
+            self.file = Checkpoint(
+                checkpoint, identity_of(objective, train, training), ranks.world()
+            )
         self.parameters = [p for p in objective.parameters() if p.requires_grad]
         self.like = self.parameters[0]
         self.generators = [self.own]
@@ -163,7 +164,10 @@ class _Fit:
         return state
 
     def run(self, progress: Progress, callbacks: tuple[Callback, ...]) -> History:
-        _settle_allocator()
+        # Free one large block, so that glibc keeps freed activations for the next part of a step.
+        # Its thresholds for giving memory back to the system follow the largest block freed so far;
+        # at their start every part of a step pays for its pages again (5 to 10 % of a step).
+        torch.empty(2**25 - 2**16, dtype=torch.uint8)
         self._resume()
         progress.advance(len(self.history))
         for epoch in range(len(self.history), self.training.epochs):
@@ -351,15 +355,6 @@ def add_gradients(parameters: list[nn.Parameter], value: float) -> float:
     for parameter, part in zip(parameters, parts, strict=True):
         parameter.grad = part.view_as(parameter)
     return float(flat[-1])
-
-
-def _settle_allocator() -> None:
-    """Free one large block, so that glibc keeps freed activations for the next part of a step.
-
-    Its thresholds for giving memory back to the system follow the largest block freed so far; at
-    their start every part of a step pays for its pages again (5 to 10 % of a step).
-    """
-    torch.empty(2**25 - 2**16, dtype=torch.uint8)
 
 
 @torch.no_grad()

@@ -88,8 +88,7 @@ class Chances:
             return self.rule(v)[None]
         size = max(1, NUMBERS_AT_ONCE // (self.noise.size or 1))
         chances = self._in_ranges if self.closed_form else self._by_draws
-        parts = [chances(v[i : i + size]) for i in range(0, len(v), size)]
-        return np.concatenate(parts, axis=1)
+        return np.concatenate([chances(v[i : i + size]) for i in range(0, len(v), size)], axis=1)
 
     def _in_ranges(self, v: Array) -> Array:
         """Probability that Gaussian noise leaves a value in all ranges."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deconflow._types import AnyArray, Array, BoolArray, IntArray
-from deconflow.checks import as_floats, first_bad
+from deconflow.checks import as_floats, refuse_where
 from deconflow.files import as_path
 from deconflow.frames import refuse_other_rows
 from deconflow.observations import Observations
@@ -265,11 +265,8 @@ def _checked(chances: Any, count: int) -> Array:
             f"Expected selection to return shape ({count},), one probability per point; "
             f"got {found.shape}."
         )
-    bad = first_bad(~((found >= 0) & (found <= 1)))
-    if bad is not None:
-        raise ValueError(
-            f"Expected selection to return probabilities between 0 and 1; got {found[bad]:g}."
-        )
+    expected = "selection to return probabilities between 0 and 1"
+    refuse_where(~((found >= 0) & (found <= 1)), expected, found, shared=True)
     return found
 
 
@@ -282,9 +279,9 @@ def _refuse_unseen_rows(rule: Rule, data: Observations) -> None:
             "Expected a selection by which some of the rows can be seen; got probability zero at "
             "all of them. Is it the probability to be seen, not to be missed?"
         )
-    bad = first_bad(chances == 0)
-    if bad is not None and not rule.of_truth:
-        raise ValueError(
-            f"Expected rows that the selection lets through; got row {int(bad[0])}, with "
-            "probability zero to be seen. Leave such rows out, or change the selection."
-        )
+    refuse_where(
+        (chances == 0) & (not rule.of_truth),
+        "rows that the selection lets through",
+        got="probability zero to be seen",
+        advice="Leave such rows out, or change the selection.",
+    )

@@ -1,15 +1,16 @@
 """Objectives: the number per row that a fit maximises."""
 
-from deconflow.objectives.base import (
+from deconflow.objectives.chains import Chains, proposing_network
+from deconflow.objectives.likelihoods import (
     ELBO,
+    CoupledChains,
     ImportanceWeighted,
     MaximumLikelihood,
     Objective,
     PosteriorLikelihood,
+    Roulette,
     RowData,
 )
-from deconflow.objectives.chains import Chains, proposing_network
-from deconflow.objectives.unbiased import CoupledChains, Roulette
 
 __all__ = [
     "ELBO",

@@ -23,7 +23,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from deconflow.densities import Density, Stack, without_dropout
 from deconflow.mixtures import GaussianMixture
-from deconflow.objectives.base import NumberedRows, Objective
+from deconflow.objectives.likelihoods import NumberedRows, Objective
 from deconflow.observations import Observations
 from deconflow.posteriors import (
     MixtureNetwork,
@@ -109,8 +109,7 @@ class Chains(Objective):
 
     def set_proposal(self, mixture: GaussianMixture, network: MixtureNetwork | None = None) -> None:
         """Let another mixture propose from now on, or a network with it."""
-        data = self.rows.observations
-        mixtures = propose(data, mixture, self.mixtures.means.dtype, network)
+        mixtures = propose(self.rows.observations, mixture, self.mixtures.means.dtype, network)
         self.mixtures = mixtures.to(device=self.latents.device)
         self.proposing, self._networks = mixture, () if network is None else (network,)
 
@@ -149,8 +148,7 @@ class Chains(Objective):
 
         The answer has ``members * N`` rows.
         """
-        count = v.shape[1]
-        log_ratio = data.log_ratio(v.flatten(0, 1)).unflatten(0, (-1, count))
+        log_ratio = data.log_ratio(v.flatten(0, 1)).unflatten(0, (-1, v.shape[1]))
         v = v.transpose(0, 1).flatten(1, 2)
         with without_dropout(self.density):
             log_weights = self._log_prob(v) + log_ratio.transpose(0, 1).flatten(1)
@@ -159,8 +157,9 @@ class Chains(Objective):
     @torch.no_grad()
     def visit(self, data: RowsWithProposals, row: Tensor) -> WeightedDraws:
         """Let fresh values compete with the kept ones, and keep a winner for each row."""
-        kept = self.latents[:, row].unsqueeze(1)
-        draws = self.weigh(data, torch.cat([kept, self._fresh(data)], 1))
+        draws = self.weigh(
+            data, torch.cat([self.latents[:, row].unsqueeze(1), self._fresh(data)], 1)
+        )
         winner = draws.choose(1).squeeze(1)
         won = draws.v[winner, torch.arange(len(winner), device=winner.device)]
         self.latents[:, row] = self._by_member(won)

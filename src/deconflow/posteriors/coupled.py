@@ -41,8 +41,7 @@ class SignedDraws:
     def expectation(self, h: Tensor) -> Tensor:
         """Return the expectation of each row, ``(N, ...)``, of the values ``h`` at the points."""
         weighted = h * self.weights.view(-1, *[1] * (h.dim() - 1))
-        total = h.new_zeros(len(self.meeting), *h.shape[1:])
-        return total.index_add(0, self.rows, weighted)
+        return h.new_zeros(len(self.meeting), *h.shape[1:]).index_add(0, self.rows, weighted)
 
 
 @torch.no_grad()

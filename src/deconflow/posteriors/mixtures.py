@@ -99,8 +99,7 @@ def weigh(density: Density, posterior: PosteriorModel, data: Observations, k: in
     Rubin (1988), "Using the SIR algorithm to simulate posterior distributions"
     """
     v, log_q = posterior.sample(data, k)
-    log_p = density.log_prob(v)
-    return WeightedDraws(v, log_p + data.log_likelihood(v) - log_q)
+    return WeightedDraws(v, density.log_prob(v) + data.log_likelihood(v) - log_q)
 
 
 @dataclass(frozen=True)
@@ -150,12 +149,11 @@ class RowMixtures:
         """Make them of factors ``(N or 1, C, D, D)`` of the covariances, and their inverses."""
         n = len(means)
         centres = (whiteners @ means.unsqueeze(-1)).squeeze(-1)
-        flat = whiteners.flatten(1, 2).expand(n, -1, -1)
         return cls(
             log_weights,
             means,
             factors.expand(n, -1, -1, -1),
-            flat,
+            whiteners.flatten(1, 2).expand(n, -1, -1),
             centres.flatten(1),
             log_dets.expand(n, -1),
         )

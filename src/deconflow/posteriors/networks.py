@@ -68,14 +68,10 @@ class Whitening(Transform):
 
     def _columns(self, x: Tensor) -> Tensor:
         """Bring ``(k, N, D)`` into one matrix of columns for each factor."""
-        if len(self.factor) == 1:
-            return x.reshape(1, -1, x.shape[-1]).mT
-        return x.permute(1, 2, 0)
+        return x.reshape(1, -1, x.shape[-1]).mT if len(self.factor) == 1 else x.permute(1, 2, 0)
 
     def _rows(self, columns: Tensor, like: Tensor) -> Tensor:
-        if len(self.factor) == 1:
-            return columns.mT.reshape(like.shape)
-        return columns.permute(2, 0, 1)
+        return columns.mT.reshape(like.shape) if len(self.factor) == 1 else columns.permute(2, 0, 1)
 
 
 def network_features(data: Observations, n_features: int) -> Tensor:

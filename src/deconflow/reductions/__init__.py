@@ -1,9 +1,15 @@
 """Reductions: facts besides a plain measurement, each with a way there and a way back."""
 
-from deconflow.reductions.base import Known, Learned, PlainFit, Reduction, within
-from deconflow.reductions.curves import Curves, CurvesFound, encoded
-from deconflow.reductions.learn_errors import ErrorsFound, LearnErrors
-from deconflow.reductions.mirrors import Folding, Mirrors
+from deconflow.reductions.base import Known, Learned, PlainFit, within
+from deconflow.reductions.changed_rows import (
+    Curves,
+    CurvesFound,
+    ErrorsFound,
+    Folding,
+    LearnErrors,
+    Mirrors,
+    encoded,
+)
 from deconflow.reductions.parts import Parts, PartsFound
 from deconflow.reductions.unseen import SelectionFound, Unseen, completed_by
 
@@ -23,7 +29,6 @@ __all__ = [
     "Parts",
     "PartsFound",
     "PlainFit",
-    "Reduction",
     "SelectionFound",
     "Unseen",
     "completed_by",

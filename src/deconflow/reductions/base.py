@@ -1,8 +1,13 @@
-"""The contract of reductions: facts that are taken out of the rows before an engine fits them."""
+"""The contract of reductions: facts that are taken out of the rows before an engine fits them.
+
+A reduction has a ``name``; ``facts``, the traits that it is about; ``takes``, those that the rows
+may have with these; ``finds``, the type of what it learns; and ``prepare(rows, run, fit)``, which
+returns changed rows and the way back, a :class:`Learned`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -76,22 +81,6 @@ class Known:
             bounds.check_rows(rows, rows.names, background=self.background is not None)
         atoms = as_atoms(self.atoms, rows.names, bounds)
         return Known(bounds, atoms, as_background(self.background, rows))
-
-
-class Reduction(Protocol):
-    """A fact that is learned, or taken out of the rows, before an engine sees them.
-
-    ``facts`` are the traits that it is about, ``takes`` those that the rows may have with these,
-    ``finds`` is the type of what it learns.
-    """
-
-    name: str
-    facts: frozenset[str]
-    takes: frozenset[str]
-    finds: type[Learned]
-
-    def prepare(self, rows: Observations, run: Run, fit: PlainFit) -> tuple[Observations, Learned]:
-        """Return changed rows, and the way back."""
 
 
 def within(rows: Observations, bounds: Bounds | None) -> Observations:

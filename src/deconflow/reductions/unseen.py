@@ -14,13 +14,12 @@ from deconflow._types import Array, IntArray
 from deconflow.core import EVERYTHING, Run
 from deconflow.fits import FittedDensity
 from deconflow.measuring import Chances, Rule, said_errors, seen_rows
-from deconflow.mixtures import GaussianMixture, mix
+from deconflow.mixtures import mix
 from deconflow.noise import GaussianNoise, gaussian
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 from deconflow.reductions.base import Known, Learned, PlainFit
 from deconflow.saving import refuse
-from deconflow.truth import Bounds
 from deconflow.xd import (
     FitSettings,
     PreparedData,
@@ -108,33 +107,22 @@ class Unseen:
 
     def prepare(self, rows: Observations, run: Run, fit: PlainFit) -> tuple[Observations, Learned]:
         """Return rows with simulated ones among them."""
-        rule, rng = rows.selection, run.rng()
+        rule, rng, bounds = rows.selection, run.rng(), self.known.bounds
         rows = replace(rows, selection=None)
-        drawn = fit(rows, run).sample(DRAWS, rng) if rule.of_truth else None
-        return with_unseen_rows(rule, rows, drawn, self.known.bounds, rng, run.threads)
-
-
-def with_unseen_rows(
-    rule: Rule,
-    data: Observations,
-    truths: Array | None,
-    bounds: Bounds | None,
-    rng: np.random.RandomState,
-    threads: int | None,
-) -> tuple[Observations, SelectionFound]:
-    """Return the rows with those that were not seen beside them, and what share was seen.
-
-    ``truths`` are draws of the density of seen truths, where these decide.
-    """
-    if truths is None:
-        truths = _Search(rule, data, rng, threads).all_truths()
-    else:
-        truths = divided(truths, rule(truths), LEAST_OF_TRUTH, rng)
-    truths = truths if bounds is None else bounds.fold(truths)
-    completed, share = _completed(rule, data, truths, rng)
-    effective = _rests_on(rule, data, truths[:START_DRAWS], rng)
-    count = len(completed) - len(data)
-    return completed, SelectionFound(share, effective, count, rule.in_words())
+        if rule.of_truth:
+            truths = fit(rows, run).sample(DRAWS, rng)
+            truths = divided(truths, rule(truths), LEAST_OF_TRUTH, rng)
+        else:
+            truths = _all_truths(rule, rows, rng, run.threads)
+        truths = truths if bounds is None else bounds.fold(truths)
+        completed, share = _completed(rule, rows, truths, rng)
+        chance = Chances(rule, rows, int(rng.randint(2**30)))(truths[:START_DRAWS])
+        usual = max(float(chance.mean()), 1e-300)
+        unequal = (1.0 / np.maximum(chance, LEAST_CHANCE * usual)).mean()
+        effective = float(len(rows) / (usual * unequal))
+        return completed, SelectionFound(
+            share, effective, len(completed) - len(rows), rule.in_words()
+        )
 
 
 def divided(truths: Array, chances: Array, least: float, rng: np.random.RandomState) -> Array:
@@ -163,76 +151,52 @@ def _completed(
     found = _Simulation(rule, data, rng).appended(truths)
     weights = row_weights(found)
     share = float(weights[: len(data)].sum() / weights.sum())
-    return found[_among(len(data), len(found), rng)], share
+    # Unseen rows are among the seen, which stay in their own order: at the end of the table they
+    # would be neighbours that are alike, as a drift is.
+    unseen = rng.permutation(np.arange(len(found)) >= len(data))
+    return found[np.argsort(np.argsort(unseen, kind="stable"))], share
 
 
-def _rests_on(rule: Rule, data: Observations, truths: Array, rng: np.random.RandomState) -> float:
-    """Return the effective number of rows that tell of all truths, by how unequal chances are."""
-    chance = Chances(rule, data, int(rng.randint(2**30)))(truths)
-    usual = max(float(chance.mean()), 1e-300)
-    return float(len(data) / (usual * (1.0 / np.maximum(chance, LEAST_CHANCE * usual)).mean()))
+def _all_truths(
+    rule: Rule, data: Observations, rng: np.random.RandomState, threads: int | None
+) -> Array:
+    """Draw truths, by a mixture to some of the rows of as many components as BIC wants."""
+    if len(data) > MOST_ROWS:
+        chosen = np.sort(rng.permutation(len(data))[:MOST_ROWS])
+        data, rule = data[chosen], rule.take(np.isin(np.arange(len(data)), chosen))
+    if data.weights is not None:
+        data = replace(data, weights=data.weights / data.weights.mean())
+    seed = int(rng.randint(2**30))
+    chances = Chances(rule, data, seed)
+    some = np.sort(rng.permutation(len(data))[:START_ROWS])
+    rows, prepared = PreparedData(seen_rows(data[some], chances)), PreparedData(data)
+    best: SelectedFit | None = None
+    for count in COMPONENTS:
+        if count > 1 and len(data) < ROWS_PER_COMPONENT * count:
+            break
+        seen = rows.fit(FitSettings(count, floor=FLOOR, stopping=START), rng).mixture
+        truths = seen.sample(START_DRAWS, rng)
+        truths = divided(truths, chances(truths), LEAST_CHANCE, rng)
+        start = fit_exact(truths, seen.n_components, seed)
+        found = fit_selected(prepared, start, chances.by_law, chances.counts, threads)
+        if best is not None and found.worth <= best.worth:
+            break
+        best = found
+    assert best is not None
+    truths = best.mixture.sample(DRAWS, rng)
+    return truths if best.mixture.n_components == 1 else _refined(rule, data, truths, rng, threads)
 
 
-def _among(seen: int, count: int, rng: np.random.RandomState) -> IntArray:
-    """Order rows so that unseen ones are among the seen, which stay in their own order.
-
-    At the end of the table they would be neighbours that are alike, as a drift is.
-    """
-    unseen = rng.permutation(np.arange(count) >= seen)
-    found = np.empty(count, np.int64)
-    found[np.argsort(unseen, kind="stable")] = np.arange(count)
-    return found
-
-
-class _Search:
-    """Finds a density of all truths, from some of the rows, and draws from it."""
-
-    def __init__(
-        self, rule: Rule, data: Observations, rng: np.random.RandomState, threads: int | None
-    ) -> None:
-        if len(data) > MOST_ROWS:
-            chosen = np.sort(rng.permutation(len(data))[:MOST_ROWS])
-            flags = np.isin(np.arange(len(data)), chosen)
-            data, rule = data[chosen], rule.take(flags)
-        if data.weights is not None:
-            data = replace(data, weights=data.weights / data.weights.mean())
-        self.rule, self.data, self.rng, self.threads = rule, data, rng, threads
-        self.seed = int(rng.randint(2**30))
-
-    def all_truths(self) -> Array:
-        """Draw truths, by a mixture of as many components as BIC wants."""
-        chances = Chances(self.rule, self.data, self.seed)
-        some = np.sort(self.rng.permutation(len(self.data))[:START_ROWS])
-        rows = PreparedData(seen_rows(self.data[some], chances))
-        prepared = PreparedData(self.data)
-        best: SelectedFit | None = None
-        for count in COMPONENTS:
-            if count > 1 and len(self.data) < ROWS_PER_COMPONENT * count:
-                break
-            seen = rows.fit(FitSettings(count, floor=FLOOR, stopping=START), self.rng).mixture
-            start = self._start(seen, chances)
-            found = fit_selected(prepared, start, chances.by_law, chances.counts, self.threads)
-            if best is not None and found.worth <= best.worth:
-                break
-            best = found
-        assert best is not None
-        truths = best.mixture.sample(DRAWS, self.rng)
-        return truths if best.mixture.n_components == 1 else self._refined(truths)
-
-    def _refined(self, truths: Array) -> Array:
-        """Let averages of mixtures, of any shape, follow: each from the unseen rows of the last."""
-        stopping = Stopping(tol=1e-5, max_iter=300, accelerate=True, threads=self.threads)
-        for _ in range(REFINEMENTS):
-            rows = _completed(self.rule, self.data, truths, self.rng)[0]
-            found = fit_averaged(rows, FitSettings(1, stopping=stopping), self.rng, starts=1)
-            truths = mix(found.mixtures, found.shares).sample(DRAWS, self.rng)
-        return truths
-
-    def _start(self, seen: GaussianMixture, chances: Chances) -> GaussianMixture:
-        """Make a mixture of all truths from one of those that were seen."""
-        truths = seen.sample(START_DRAWS, self.rng)
-        found = divided(truths, chances(truths), LEAST_CHANCE, self.rng)
-        return fit_exact(found, seen.n_components, self.seed)
+def _refined(
+    rule: Rule, data: Observations, truths: Array, rng: np.random.RandomState, threads: int | None
+) -> Array:
+    """Let averages of mixtures, of any shape, follow: each from the unseen rows of the last."""
+    stopping = Stopping(tol=1e-5, max_iter=300, accelerate=True, threads=threads)
+    for _ in range(REFINEMENTS):
+        rows = _completed(rule, data, truths, rng)[0]
+        found = fit_averaged(rows, FitSettings(1, stopping=stopping), rng, starts=1)
+        truths = mix(found.mixtures, found.shares).sample(DRAWS, rng)
+    return truths
 
 
 class _Simulation:
@@ -276,27 +240,22 @@ class _Simulation:
                 f"of {share:g}. Check the selection and the noise."
             )
         most = max(FEWEST, MOST_UNSEEN * len(rows)) * share
-        some = np.sort(self.rng.permutation(rows)[: max(1, int(most))])
-        return some, share
+        return np.sort(self.rng.permutation(rows)[: max(1, int(most))]), share
 
     def _unseen(self, truths: Array, some: IntArray, share: float) -> tuple[IntArray, Array, Array]:
-        rows: list[IntArray] = [np.empty(0, np.int64)]
-        measured: list[Array] = [np.empty((0, self.data.dim))]
-        sds: list[Array] = [np.empty((0, self.data.dim))]
-        active, at_once = some, int(np.ceil(1 / share))
+        found, active, at_once = [], some, int(np.ceil(1 / share))
         for _ in range(LONGEST):
             tried = np.repeat(active, at_once)
             v, w, sd = self._measured(truths, tried)
             seen = self.rng.uniform(size=len(v)) < self._seen(v, w, tried, sd)
             seen = seen.reshape(-1, at_once)
             missed = ~np.logical_or.accumulate(seen, axis=1).ravel()
-            rows.append(tried[missed])
-            measured.append(w[missed])
-            sds.append(sd[missed])
+            found.append((tried[missed], w[missed], sd[missed]))
             active = active[~seen.any(1)]
             if not len(active):
                 break
-        return np.concatenate(rows), np.concatenate(measured), np.concatenate(sds)
+        rows, measured, sds = map(np.concatenate, zip(*found, strict=True))
+        return rows, measured, sds
 
     def _measured(self, truths: Array, rows: IntArray) -> tuple[Array, Array, Array]:
         """Measure a truth for each of some rows, with its law: the truth, the value, its errors."""

@@ -1,4 +1,8 @@
-r"""A log density on a line: knots and nodes, with straight tails whose mass counts.
+r"""Cubic B-splines that go on as straight lines, and a log density on a line made of them.
+
+A penalty on derivatives is :math:`S_j = \int \omega_j(x) \, B^{(k)}(x) \, B^{(k)}(x)' \, dx`, with
+weights :math:`\omega_j` that sum to one everywhere. A fit has knots and nodes, with straight tails
+whose mass counts.
 
 With ``q`` the mass of each node and :math:`A_{ig}` the likelihood of row i there,
 
@@ -21,13 +25,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.interpolate import BSpline
 from scipy.special import ndtr
 
 from deconflow._types import Array
-from deconflow.splines.basis import Basis, polynomials
 from deconflow.splines.newton import SMALLEST, Penalty, log_start
 from deconflow.splines.rows import Rows, binned
 
+DEGREE = 3
+GAUSS_POINTS = 6
 #: Knot intervals, nodes in each, and smoothing parameters along the line.
 INTERVALS, NODES_PER_INTERVAL, LOCAL = 60, 5, 9
 #: Length of a tail, in lengths of the domain, and how fast its nodes part.
@@ -41,6 +47,68 @@ AT_ONCE = 4_000_000
 WIDE = 3.0
 #: Standard deviations beyond which a Gaussian is zero where differences would lose its digits.
 FARTHEST = 9.0
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Cubic B-splines between knots, straight beyond them.
+
+    Attributes
+    ----------
+    knots : array
+        Rising; the first and the last are the ends of the domain.
+    """
+
+    knots: Array
+
+    @property
+    def size(self) -> int:
+        """Number of B-splines."""
+        return len(self.knots) + DEGREE - 1
+
+    @cached_property
+    def _splines(self) -> BSpline:
+        return BSpline(np.pad(self.knots, DEGREE, "edge"), np.eye(self.size), DEGREE)
+
+    def design(self, x: Array) -> Array:
+        """Values ``(len(x), size)``."""
+        inside = np.clip(x, self.knots[0], self.knots[-1])
+        beyond = (x - inside)[:, None]
+        return np.asarray(self._splines(inside) + beyond * self._splines.derivative()(inside))
+
+    def penalties(self, order: int, n_local: int = 1) -> Array:
+        """Integrals of products of derivatives, on parts of the line: ``(n_local, size, size)``.
+
+        The parts overlap and sum to the whole; their weights are linear between knots.
+        """
+        points, mass = np.polynomial.legendre.leggauss(GAUSS_POINTS)
+        half = 0.5 * np.diff(self.knots)[:, None]
+        x = (self.knots[:-1, None] + half * (1 + points)).ravel()
+        values, at = self._splines.derivative(order)(x), (half * mass).ravel()
+        places, centres = (np.linspace(0, 1, n) for n in (len(self.knots), n_local))
+        at_knots = [np.interp(places, centres, part) for part in np.eye(n_local)]
+        each = [at * np.interp(x, self.knots, weights) for weights in at_knots]
+        return np.stack([(values * weights[:, None]).T @ values for weights in each])
+
+
+def polynomials(bases: tuple[Basis, ...], below: int) -> Array:
+    """Coefficients ``(n, K)`` of all polynomials of total degree less than ``below``.
+
+    The constant is the first. A penalty on derivatives of order ``below`` does not see them.
+    """
+    each = [_powers(basis, below) for basis in bases]
+    if len(each) == 1:
+        return each[0]
+    degrees = [(i, k - i) for k in range(below) for i in range(k + 1)]
+    return np.stack([np.kron(each[0][:, i], each[1][:, j]) for i, j in degrees], axis=1)
+
+
+def _powers(basis: Basis, below: int) -> Array:
+    """Coefficients of powers of x, scaled to the domain, by interpolation."""
+    low, high = basis.knots[0], basis.knots[-1]
+    x = np.linspace(low, high, 4 * basis.size)
+    values = np.vander((2 * x - low - high) / (high - low), below, increasing=True)
+    return np.asarray(np.linalg.lstsq(basis.design(x), values, rcond=None)[0], dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -209,8 +277,7 @@ def _fitting(length: float, step: float, growth: float) -> Array:
     """Distances at first about ``step`` apart, each gap ``growth`` times the last, to a length."""
     if length <= 0:
         return np.empty(0)
-    most = int(np.ceil(length / step - 1e-9))
-    ends = np.cumsum(growth ** np.arange(max(1, most)))
+    ends = np.cumsum(growth ** np.arange(max(1, int(np.ceil(length / step - 1e-9)))))
     ends = ends[: int(np.searchsorted(ends, length / step - 1e-9)) + 1]
     return length * ends / ends[-1]
 

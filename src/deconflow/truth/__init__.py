@@ -1,7 +1,7 @@
 """What is known of the truth beside its measurements: bounds, covariates, atoms, a background."""
 
 from deconflow.truth.bounds import MOST_MIRRORS, Bounds, as_bounds
-from deconflow.truth.covariates import NOISE, Column, Covariates, columns_by_name, given_parts
+from deconflow.truth.covariates import Column, Covariates, Given
 from deconflow.truth.location_scale import LocationScale, Spline
 from deconflow.truth.parts import (
     Background,
@@ -13,11 +13,11 @@ from deconflow.truth.parts import (
 
 __all__ = [
     "MOST_MIRRORS",
-    "NOISE",
     "Background",
     "Bounds",
     "Column",
     "Covariates",
+    "Given",
     "GivenBackground",
     "LocationScale",
     "Spline",
@@ -25,6 +25,4 @@ __all__ = [
     "as_atoms",
     "as_background",
     "as_bounds",
-    "columns_by_name",
-    "given_parts",
 ]

@@ -98,16 +98,14 @@ class Bounds:
             )
 
     def reflections(self, wraps: int = WRAPS) -> list[tuple[Array, Array]]:
-        """Return signs and shifts ``(D,)`` of all points that fold to one, the point first."""
-        columns = [self._of_column(d, wraps) for d in range(len(self.lower))]
+        """Return signs and shifts ``(D,)`` of all points that fold to one, the point first.
+
+        Without ``wraps`` these are a row and its mirror images.
+        """
         return [
             (np.array([sign for sign, _ in each]), np.array([shift for _, shift in each]))
-            for each in product(*columns)
+            for each in product(*(self._of_column(d, wraps) for d in range(len(self.lower))))
         ]
-
-    def mirrors(self) -> list[tuple[Array, Array]]:
-        """Return signs and shifts ``(D,)`` of a row and its mirror images."""
-        return self.reflections(0)
 
     def _of_column(self, d: int, wraps: int) -> list[Reflection]:
         low, high = self.lower[d], self.upper[d]
@@ -123,16 +121,14 @@ class Bounds:
 
     def mirrored(self, data: Observations, seed: int) -> Observations:
         """Return rows with their mirror images, each image in the group of its row."""
-        images, n = np.array(self.mirrors()), len(data)
+        images, n = np.array(self.reflections(0)), len(data)
         count = min(len(images), MOST_MIRRORS)
         chosen = np.tile(np.arange(count)[:, None], (1, n))
         if count < len(images):
-            by_chance = np.random.default_rng(seed).random((len(images), n))
-            chosen = by_chance.argsort(axis=0)[:count]
+            chosen = np.random.default_rng(seed).random((len(images), n)).argsort(axis=0)[:count]
         signs, shifts = np.swapaxes(images, 0, 1)[:, chosen.ravel()]
         groups = data.groups if data.groups is not None else np.arange(n)
-        rows = replace(data, groups=groups)[np.tile(np.arange(n), count)]
-        return in_units(rows, shifts, signs)
+        return in_units(replace(data, groups=groups)[np.tile(np.arange(n), count)], shifts, signs)
 
     def in_words(self, names: list[str]) -> list[str]:
         """Say for each bounded column where its truth ends."""
@@ -169,8 +165,7 @@ class Bounds:
         if background:
             return
         farthest = FARTHEST if isinstance(data.noise, GaussianNoise) else 10 * FARTHEST
-        over = np.maximum(self.lower - w, w - self.upper)
-        far = over > farthest * sd
+        far = np.maximum(self.lower - w, w - self.upper) > farthest * sd
         if far.any():
             row, d = (int(i) for i in np.argwhere(far)[0])
             end = self.lower[d] if w[row, d] < self.lower[d] else self.upper[d]
@@ -230,8 +225,8 @@ def _by_column(bounds: Any, names: list[str]) -> list[tuple[int, Any]]:
 
 
 def _column(key: Any, names: list[str]) -> int:
-    numbers: dict[Any, int] = {d: d for d in range(len(names))}
-    numbers |= {str(d): d for d in numbers}  # JSON has no other keys than text
+    # JSON has no other keys than text
+    numbers: dict[Any, int] = {key: d for d in range(len(names)) for key in (d, str(d))}
     numbers |= {name: d for d, name in enumerate(names)}
     if isinstance(key, bool) or key not in numbers:
         raise ValueError(f"Expected bounds for columns among {', '.join(names)}; got {key!r}.")

@@ -1,18 +1,48 @@
 """Covariates: what is known exactly of each row, as numbers of a common scale."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from deconflow._types import AnyArray, Array, BoolArray
-from deconflow.checks import refuse_extremes
+from deconflow.checks import refuse_extremes, refuse_where
+from deconflow.frames import refuse_other_rows
 from deconflow.observations import Observations
 
 #: The word for the logarithms of the rows' own errors.
 NOISE = "noise"
 MOST_CATEGORIES = 100
 MISSING = ("None", "nan", "inf", "-inf", "NaT", "<NA>")
+
+
+@dataclass(frozen=True)
+class Given:
+    """Covariates of rows: whether the rows' own errors are among them, and columns by name."""
+
+    with_errors: bool
+    columns: dict[str, AnyArray]
+
+    @classmethod
+    def of(cls, given: Any, w: Any, n_rows: int) -> "Given":
+        """Check the word ``"noise"``, a table with the rows of ``w``, or ``("noise", table)``."""
+        if isinstance(given, str):
+            given = (given, None)
+        with_errors = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
+        if with_errors:
+            word, given = given
+            if word != NOISE:
+                raise ValueError(
+                    f'Expected given as a table of covariates, or "noise"; got {word!r}.'
+                )
+        if hasattr(given, "iloc"):
+            refuse_other_rows(w, given, "given")
+        return cls(with_errors, _columns_by_name(given, n_rows))
+
+    def take(self, rows: Any) -> "Given":
+        """Return the covariates of some rows."""
+        rows = rows if isinstance(rows, slice) else np.asarray(rows)
+        return replace(self, columns={name: values[rows] for name, values in self.columns.items()})
 
 
 @dataclass(frozen=True)
@@ -62,13 +92,13 @@ class Column:
                 raise ValueError(f"Expected numbers in {self.name} of given; got labels.")
             return ((numbers - self.location) / self.scale)[:, None]
         labels, known = cells.astype(str), np.array(self.categories)
-        unseen = ~np.isin(labels, known)
-        if unseen.any():
-            row = int(unseen.argmax())
-            raise ValueError(
-                f"Expected {self.name} among {', '.join(self.categories)}, as in the fit; got "
-                f"{str(labels[row])!r} in row {row} of given. Fit again with rows of that kind."
-            )
+        refuse_where(
+            ~np.isin(labels, known),
+            f"{self.name} of given among {', '.join(self.categories)}, as in the fit",
+            labels,
+            "'{}'",
+            advice="Fit again with rows of that kind.",
+        )
         return (labels[:, None] == known[None, 1:]).astype(np.float64)
 
 
@@ -99,12 +129,11 @@ class Covariates:
         return np.repeat([c.categories is None for c in self.columns], widths)
 
     @classmethod
-    def fit(cls, given: Any, data: Observations, names: list[str]) -> "Covariates":
+    def fit(cls, given: Given, data: Observations, names: list[str]) -> "Covariates":
         """Learn what covariates are, from those of the rows that are fitted."""
-        with_errors, table = given_parts(given)
         columns: list[Column] = []
         errors: list[int] = []
-        if with_errors:
+        if given.with_errors:
             logs = _log_errors(data)
             logs = np.where(np.isnan(logs), np.nanmean(logs, axis=0), logs)
             errors = np.flatnonzero(np.ptp(logs, axis=0) > 1e-9).tolist()
@@ -114,31 +143,30 @@ class Covariates:
                     f'Expected errors that differ by row with given="{NOISE}"; got the same for '
                     "all rows."
                 )
-        columns += [Column.fit(*each) for each in columns_by_name(table, len(data)).items()]
+        columns += [Column.fit(*each) for each in given.columns.items()]
         return cls(columns, errors)
 
-    def encode(self, given: Any, data: Observations) -> Array:
+    def encode(self, given: Given, data: Observations) -> Array:
         """Return covariates of rows as numbers ``(N, C)``."""
-        with_errors, table = given_parts(given)
         if not data.noise.additive:
             raise ValueError(
                 "Expected noise that is added to the true values with given; got values with a "
                 "likelihood, such as counts. Leave out given."
             )
         n_errors, parts = len(self.errors), []
-        if with_errors != (n_errors > 0):
-            raise ValueError(self._expected(f'"{NOISE}"' if with_errors else f'no "{NOISE}"'))
-        if with_errors:
+        if given.with_errors != (n_errors > 0):
+            raise ValueError(self._expected(f'{"" if given.with_errors else "no "}"{NOISE}"'))
+        if given.with_errors:
             for column, log in zip(self.columns, _log_errors(data)[:, self.errors].T, strict=False):
                 parts.append(column.encode(np.where(np.isnan(log), column.location, log)))
-        cells = columns_by_name(table, len(data))
-        return np.concatenate([*parts, *self._encoded(self.columns[n_errors:], cells)], axis=1)
+        own = self._encoded(self.columns[n_errors:], given.columns)
+        return np.concatenate([*parts, *own], axis=1)
 
     def encode_one(self, x: Any) -> Array:
         """Return one value of the covariates as numbers ``(1, C)``; logarithms of errors first."""
         if hasattr(x, "keys") and not hasattr(x, "columns"):  # a mapping, or a row of pandas
             x = dict(x)
-        return np.concatenate(self._encoded(self.columns, columns_by_name(x, 1)), axis=1)
+        return np.concatenate(self._encoded(self.columns, _columns_by_name(x, 1)), axis=1)
 
     def take(self, rows: Any) -> "Covariates":
         """Return the same for some rows: it does not depend on them."""
@@ -165,31 +193,16 @@ class Covariates:
         return f"Expected given with the covariates of the fit, {', '.join(self.names)}; got {got}."
 
 
-def given_parts(given: Any) -> tuple[bool, Any]:
-    """Tell the word for errors from a table: ``"noise"``, a table, or ``("noise", table)``."""
-    if isinstance(given, str):
-        if given != NOISE:
-            raise ValueError(f'Expected given as a table of covariates, or "noise"; got {given!r}.')
-        return True, None
-    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str):
-        return given_parts(given[0])[0], given[1]
-    return False, given
-
-
 def _log_errors(data: Observations) -> Array:
     """Logarithms ``(N, M)`` of the rows' errors; NaN where a value is missing."""
     seen = ~np.isnan(data.measured())
     sd = np.broadcast_to(np.sqrt(np.asarray(data.noise.variance(), np.float64)), seen.shape)
-    exact = (seen & (sd == 0)).any(axis=1)
-    if exact.any():
-        raise ValueError(
-            f'Expected positive errors with given="{NOISE}", whose logarithm is taken; got 0 in '
-            f"row {int(exact.argmax())}."
-        )
+    expected = f'positive errors with given="{NOISE}", whose logarithm is taken'
+    refuse_where((seen & (sd == 0)).any(axis=1), expected, got="0")
     return np.log(np.where(seen, sd, np.nan))
 
 
-def columns_by_name(table: Any, n_rows: int) -> dict[str, AnyArray]:
+def _columns_by_name(table: Any, n_rows: int) -> dict[str, AnyArray]:
     """Columns of a table of covariates by their names, which are x0, x1, ... if it has none."""
     if table is None:
         return {}
@@ -227,12 +240,13 @@ def _refuse_missing(name: str, cells: AnyArray) -> None:
         missing = np.array([not isinstance(c, str) and str(c) in MISSING for c in cells])
     else:
         missing = ~np.isfinite(cells)
-    if missing.any():
-        raise ValueError(
-            f"Expected covariates that are known in every row; got none for {name} in row "
-            f"{int(missing.argmax())} of given. Drop such rows, or put the column in w with its "
-            "error, where values may be missing."
-        )
+    refuse_where(
+        missing,
+        "covariates in given that are known in every row",
+        got=f"none for {name}",
+        advice="Drop such rows, or put the column in w with its error, where values may be "
+        "missing.",
+    )
 
 
 def _numbers(name: str, cells: AnyArray) -> Array | None:

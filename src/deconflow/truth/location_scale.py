@@ -62,8 +62,7 @@ class Spline:
     def fit(cls, values: Array) -> "Spline | None":
         """Make the basis for a covariate's values; None for one of few values."""
         count = len(np.unique(values))
-        shares = np.linspace(0, 1, min(INTERVALS, count - 1) + 1)
-        knots = np.unique(np.quantile(values, shares))
+        knots = np.unique(np.quantile(values, np.linspace(0, 1, min(INTERVALS, count - 1) + 1)))
         if count < FEWEST_VALUES or len(knots) < 3:
             return None
         grid = np.linspace(knots[0], knots[-1], 400)
@@ -149,8 +148,9 @@ class LocationScale:
 
 def _design(x: Array, splines: dict[int, Spline]) -> Array:
     """A constant, the covariates, and their splines."""
-    bent = [spline(x[:, c]) for c, spline in splines.items()]
-    return np.column_stack([np.ones(len(x)), x, *bent])
+    return np.column_stack(
+        [np.ones(len(x)), x, *(spline(x[:, c]) for c, spline in splines.items())]
+    )
 
 
 def _quadratic(x: Array) -> Array:

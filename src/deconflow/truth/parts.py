@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.checks import as_floats, moved
+from deconflow.checks import as_floats, moved, refuse_where
 from deconflow.noise import is_distribution
 from deconflow.observations import Observations
 from deconflow.truth.bounds import Bounds
@@ -131,11 +131,8 @@ class GivenBackground:
         found = np.asarray(density(moved(w) if is_distribution(self.density) else w), np.float64)
         if found.shape == (len(w), 1):
             found = found[:, 0]
-        if np.isnan(found).any():
-            raise ValueError(
-                "Expected background to give a number or minus infinity for each row; got NaN in "
-                f"row {int(np.isnan(found.ravel()).argmax())}."
-            )
+        expected = "background to give a number or minus infinity for each row"
+        refuse_where(np.isnan(found.ravel()), expected, got="NaN")
         if found.shape != (len(w),):
             raise ValueError(
                 f"Expected background to give a log density for each of {len(w)} rows; "

@@ -43,6 +43,7 @@ from deconflow.xd.gibbs import (
     starts_of_chains,
     telling_rows,
 )
+from deconflow.xd.kernel.passes import compiled_rows
 from deconflow.xd.ladder import N_FOLDS, AveragedFit, Everything, fit_averaged, who_chose
 from deconflow.xd.layout import Block, KernelRows, lay_out
 from deconflow.xd.many_rows import (
@@ -105,6 +106,7 @@ __all__ = [
     "SelectedFit",
     "Stopping",
     "Sums",
+    "compiled_rows",
     "em",
     "expectation",
     "fit_averaged",
