@@ -87,8 +87,9 @@ def expectation(
     workers = min(cpus(threads), worth) if worth > 1 else 1
     jobs: list[tuple[Pass, int, int]] = []
     for one in passes:
-        ends = np.linspace(0, one.pieces, min(workers, one.pieces) + 1).astype(int)
-        jobs += [(one, int(a), int(b)) for a, b in pairwise(ends)]
+        count = min(workers, one.pieces)
+        ends = [one.pieces * i // count for i in range(count + 1)]
+        jobs += [(one, *pair) for pair in pairwise(ends)]
     run_all: Any = _pool(workers, os.getpid()).map if workers > 1 else map
     list(run_all(lambda job: job[0].run(*job[1:]), jobs))
     for one in passes:

@@ -30,7 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.special import gammaln, multigammaln
+from scipy.special import gammaln
 from sklearn.utils import check_random_state
 
 from deconflow._limits import cpus
@@ -210,7 +210,10 @@ class Sweeper:
                 seen.functions[0], block.w, seen.s, block.log_share, seen.log_a, seen.means,
                 seen.packed, self.rng.random(n), chosen, log_p,
             )  # fmt: skip
-            R = np.eye(size, D) if block.projection is None else block.projection
+            R, cover, across = np.eye(size, D), mixture.covariances, state.U
+            if block.projection is not None:
+                R = block.projection
+                cover, across = R @ cover @ R.T, across @ R.T
             if block.common is not None:
                 gain, root = _conditional(seen, R, block.common[2], state, self.prior.floor)
                 draws.draw_shared(
@@ -219,8 +222,8 @@ class Sweeper:
                 )  # fmt: skip
             else:
                 fine &= draws.draw_rows(
-                    self.rng, block.w, block.s, R, chosen, block.omega, state.mu, state.U,
-                    state.root, self.floor_root, mixture.covariances, *sums,
+                    self.rng, block.w, block.s, R, chosen, block.omega, state.mu, state.root,
+                    self.floor_root, cover, across, *sums,
                 )  # fmt: skip
             log_p += block.log_unit
             total += float(log_p.sum() if len(block.omega) == 0 else block.omega @ log_p)
@@ -263,9 +266,10 @@ class Sweeper:
         inverse = 10.0 * D * self.whole_precision + np.einsum("k,kij->ij", scales, precision)
         nu = D - 1 + FREEDOMS
         whole = D + K * nu
+        large, small = gammaln(np.array([whole, nu])[..., None] / 2 - 0.5 * np.arange(D)).sum(-1)
         log_det = -float(np.linalg.slogdet(inverse)[1])
         log_p = 0.5 * nu * (D * np.log(scales).sum() - state.log_det[occupied].sum())
-        log_p += multigammaln(whole / 2, D) - K * multigammaln(nu / 2, D) + 0.5 * whole * log_det
+        log_p += large - K * small + 0.5 * whole * log_det  # of gamma functions but a constant
         state.nu = float(nu[self._pick(log_p)])
         A = np.tril(self.rng.standard_normal((D, D)), -1)  # a Wishart draw, by Bartlett
         freedom = D + K * state.nu - np.arange(D)

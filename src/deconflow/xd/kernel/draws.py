@@ -131,22 +131,23 @@ def factor(a: np.ndarray, thinnest: float) -> bool:
     regular = True
     for i in range(len(a)):
         for j in range(i):
+            total = a[i, j]
             for k in range(j):
-                a[i, j] -= a[i, k] * a[j, k]
-            a[i, j] /= a[j, j]
-        least = thinnest * a[i, i]
+                total -= a[i, k] * a[j, k]
+            a[i, j] = total / a[j, j]
+        pivot, least = a[i, i], thinnest * a[i, i]
         for k in range(i):
-            a[i, i] -= a[i, k] * a[i, k]
-        regular = regular and a[i, i] > least
-        a[i, i] = np.sqrt(max(a[i, i], least, TINY))
+            pivot -= a[i, k] * a[i, k]
+        regular = regular and pivot > least
+        a[i, i] = np.sqrt(max(pivot, least, TINY))
     return regular
 
 
 @compiled_rows
 def draw_rows(
     rng: np.random.Generator, w: np.ndarray, s: np.ndarray, projection: np.ndarray,
-    chosen: np.ndarray, omega: np.ndarray, mu: np.ndarray, U: np.ndarray, root: np.ndarray,
-    floor_root: np.ndarray, cover: np.ndarray,
+    chosen: np.ndarray, omega: np.ndarray, mu: np.ndarray, root: np.ndarray,
+    floor_root: np.ndarray, cover: np.ndarray, across: np.ndarray,
     count: np.ndarray, first: np.ndarray, second: np.ndarray,
 ) -> bool:  # fmt: skip
     """Draw true values under noise that differs by row, and add them up; False on failure.
@@ -156,18 +157,22 @@ def draw_rows(
     w, s, omega
         As for :func:`~deconflow.xd.kernel.passes.pass_over`.
     projection
-        ``(M, D)`` of all rows that have none in ``s``.
+        ``(M, D)`` of all rows, or zeros where each has its own in ``s``.
     chosen
         ``component * J + part`` of each row.
-    mu, U, root
+    mu, root
         Components ``(K, D)``, ``(K, D, D)``, with ``U = root root'``.
-    floor_root, cover
-        A lower triangular root of ``F`` ``(D, D)``, and ``U + F`` of each component.
+    floor_root
+        A lower triangular root of ``F`` ``(D, D)``.
+    cover, across
+        ``R (U + F) R'`` and ``U R'`` of each component, but ``U + F`` and ``U`` where each row has
+        its own projection.
     count, first, second
         Sums of ``x - mu``, to be added to.
     """
     n_parts, size, dim = len(s), w.shape[1], mu.shape[1]
     packed, R = size * (size + 1) // 2, projection.copy()
+    diagonal, projected = s.shape[1] < packed, s.shape[1] > packed
     S, T, B = np.zeros((size, size)), np.zeros((size, size)), np.empty(dim)
     x, v, y = np.empty(dim), np.empty(dim), np.empty(size)
     z = np.empty(2 * dim + size)
@@ -176,34 +181,45 @@ def draw_rows(
         for i in range(len(z)):
             z[i] = rng.standard_normal()
         k, j = chosen[r] // n_parts, chosen[r] % n_parts
-        if s.shape[1] > packed:
+        if projected:
             for i in range(size):
                 for d in range(dim):
                     R[i, d] = s[j, packed + i * dim + d, r]
         for d in range(dim):
-            x[d], v[d] = 0.0, mu[k, d]
+            start, shift = 0.0, mu[k, d]
             for e in range(dim):
-                x[d] += root[k, d, e] * z[e]  # x0 less mu
-                v[d] += floor_root[d, e] * z[dim + e]
-            v[d] += x[d]
+                start += root[k, d, e] * z[e]
+            for e in range(d + 1):
+                shift += floor_root[d, e] * z[dim + e]
+            x[d], v[d] = start, start + shift  # x0 less mu, and mu + x0 + e0
         at = 0
         for i in range(size):
-            y[i] = w[min(j, len(w) - 1), i, r]
+            total = w[min(j, len(w) - 1), i, r]
             for d in range(dim):
-                y[i] -= R[i, d] * v[d]
-                B[d] = 0.0
-                for e in range(dim):
-                    B[d] += cover[k, d, e] * R[i, e]
+                total -= R[i, d] * v[d]
+            y[i] = total
+            if projected:
+                for d in range(dim):
+                    B[d] = 0.0
+                    for e in range(dim):
+                        B[d] += cover[k, d, e] * R[i, e]
             for a in range(i + 1):  # T = R (U + F) R' + S
-                if s.shape[1] >= packed:
+                if not diagonal:
                     S[i, a] = s[j, at, r]
                     at += 1
                 elif a == i:
                     S[i, a] = s[j, i, r]
+                if not projected:
+                    T[i, a] = S[i, a] + cover[k, i, a]
+                    continue
                 T[i, a] = S[i, a]
                 for d in range(dim):
                     T[i, a] += B[d] * R[a, d]
-        factor(S, SINGULAR)
+        if not diagonal:
+            factor(S, SINGULAR)
+        else:
+            for i in range(size):
+                S[i, i] = np.sqrt(S[i, i])
         fine = factor(T, SINGULAR) and fine
         for i in range(size):
             for a in range(i + 1):  # w - R (x0 + e0) - n0
@@ -215,14 +231,16 @@ def draw_rows(
             for a in range(i + 1, size):
                 y[i] -= T[a, i] * y[a]
             y[i] /= T[i, i]
+        if projected:
+            for d in range(dim):
+                v[d] = 0.0
+                for i in range(size):
+                    v[d] += R[i, d] * y[i]
+        pull = v if projected else y
         for d in range(dim):
-            v[d] = 0.0
-            for i in range(size):
-                v[d] += R[i, d] * y[i]
-            for e in range(dim):
-                x[e] += U[k, e, d] * v[d]
+            for i in range(len(pull)):
+                x[d] += across[k, d, i] * pull[i]
         _add(x, omega[r] if len(omega) > 0 else 1.0, k, count, first, second)
-        S[:] = 0.0
     return fine
 
 

@@ -7,24 +7,35 @@ any more, the ``M x D`` projection ``R`` of each row; then ``T = R V R' + S``,
 the lower triangle is used.
 """
 
+from functools import partial
+
 import numpy as np
 
 from deconflow.xd.kernel.passes import compiled_rows, log_rows
 
+#: A call would count references to its arrays, which costs as much as a loop over 256 rows.
+inlined = partial(compiled_rows, inline="always")
+
 
 @compiled_rows
+def _at(i: int, j: int) -> int:
+    """Place of an element in a packed lower triangle."""
+    return i * (i + 1) // 2 + j
+
+
+@inlined
 def _add(target: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
     for r in range(len(target)):
         target[r] += left[r] * right[r]
 
 
-@compiled_rows
+@inlined
 def _subtract(target: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
     for r in range(len(target)):
         target[r] -= left[r] * right[r]
 
 
-@compiled_rows
+@inlined
 def _multiply(target: np.ndarray, factor: np.ndarray) -> None:
     for r in range(len(target)):
         target[r] *= factor[r]
@@ -38,28 +49,27 @@ def _factored(
     n, size, dim = hi - lo, len(w), len(m)
     packed = size * (size + 1) // 2
     projected = len(s) > packed
-    a, y, rv = np.empty((size, size, n)), w[:, lo:hi].copy(), np.empty((dim, n))
-    p = 0
+    a, y, rv = np.empty((packed, n)), np.empty((size, n)), np.empty((dim, n))
     for i in range(size):
-        if not projected:
-            y[i] -= m[i]
-        else:
+        yi, value, shift = y[i], w[i, lo:hi], 0.0 if projected else m[i]
+        for r in range(n):
+            yi[r] = value[r] - shift
+        if projected:
             for d in range(dim):  # rv = R_i V
-                yi, slope, row = y[i], s[packed + i * dim + d, lo:hi], rv[d]
+                slope, row = s[packed + i * dim + d, lo:hi], rv[d]
                 for r in range(n):
                     yi[r] -= slope[r] * m[d]
                     row[r] = 0.0
                 for e in range(dim):
-                    big, small = max(d, e), min(d, e)
-                    vde = v[big * (big + 1) // 2 + small]
+                    vde = v[_at(max(d, e), min(d, e))]
                     slope = s[packed + i * dim + e, lo:hi]
                     for r in range(n):
                         row[r] += vde * slope[r]
         for j in range(i + 1):
-            target, noise, extra = a[i, j], s[p, lo:hi], 0.0 if projected else v[p]
+            p = _at(i, j)
+            target, noise, extra = a[p], s[p, lo:hi], 0.0 if projected else v[p]
             for r in range(n):
                 target[r] = noise[r] + extra
-            p += 1
             if projected:
                 for d in range(dim):
                     _add(target, rv[d], s[packed + j * dim + d, lo:hi])
@@ -73,10 +83,10 @@ def _factor(a: np.ndarray, y: np.ndarray) -> None:
     for i in range(size):
         for j in range(i):
             for k in range(j):
-                _subtract(a[i, j], a[i, k], a[j, k])
-        pivot, yi = a[i, i], y[i]
+                _subtract(a[_at(i, j)], a[_at(i, k)], a[_at(j, k)])
+        pivot, yi = a[_at(i, i)], y[i]
         for j in range(i):
-            row, inverse, yj = a[i, j], a[j, j], y[j]
+            row, inverse, yj = a[_at(i, j)], a[_at(j, j)], y[j]
             for r in range(n):
                 c = row[r]
                 ell = c * inverse[r]
@@ -92,21 +102,21 @@ def _invert(a: np.ndarray, y: np.ndarray) -> None:
     """From the factors to ``T^-1`` in ``a``, and ``T^-1 (w - R m)`` in ``y``."""
     size = len(y)
     for i in range(size):
-        _multiply(y[i], a[i, i])
+        _multiply(y[i], a[_at(i, i)])
         for j in range(i):
-            target = a[i, j]
+            target = a[_at(i, j)]
             for r in range(len(target)):
                 target[r] = -target[r]
             for k in range(j + 1, i):
-                _subtract(a[i, j], a[i, k], a[k, j])
-            _add(y[j], a[i, j], y[i])
+                _subtract(a[_at(i, j)], a[_at(i, k)], a[_at(k, j)])
+            _add(y[j], a[_at(i, j)], y[i])
     for i in range(size):
         for j in range(i):
-            _multiply(a[i, j], a[i, i])
+            _multiply(a[_at(i, j)], a[_at(i, i)])
         for k in range(i + 1, size):
-            left, weight = a[k, i], a[k, k]
+            left, weight = a[_at(k, i)], a[_at(k, k)]
             for j in range(i + 1):
-                target, right = a[i, j], a[k, j]
+                target, right = a[_at(i, j)], a[_at(k, j)]
                 for r in range(len(left)):
                     target[r] += left[r] * weight[r] * right[r]
 
@@ -118,17 +128,17 @@ def _projected(
     """``R' y`` and ``R' a R``."""
     size, n = y.shape
     packed = size * (size + 1) // 2
-    t, b = np.zeros((dim, n)), np.zeros((dim, dim, n))
+    t, b = np.zeros((dim, n)), np.zeros((_at(dim, 0), n))
     for i in range(size):
         for d in range(dim):
             _add(t[d], s[packed + i * dim + d, lo:hi], y[i])
         for j in range(i + 1):
-            element, half = a[i, j], 0.5 if i == j else 1.0
+            element, half = a[_at(i, j)], 0.5 if i == j else 1.0
             for d in range(dim):
                 di, dj = s[packed + i * dim + d, lo:hi], s[packed + j * dim + d, lo:hi]
                 for e in range(d + 1):
                     ei, ej = s[packed + i * dim + e, lo:hi], s[packed + j * dim + e, lo:hi]
-                    row = b[d, e]
+                    row = b[_at(d, e)]
                     for r in range(n):
                         row[r] += half * element[r] * (di[r] * ej[r] + dj[r] * ei[r])
     return t, b
@@ -136,7 +146,7 @@ def _projected(
 
 @compiled_rows
 def _add_up(q: np.ndarray, t: np.ndarray, b: np.ndarray, u: np.ndarray, g: np.ndarray) -> None:
-    """Add ``sum q t`` to ``u`` and ``sum q (t t' - b)`` to ``g``; ``b`` may be ``(1, 1, n)``."""
+    """Add ``sum q t`` to ``u`` and ``sum q (t t' - b)`` to ``g``; ``b`` may be ``(1, n)``."""
     p = 0
     for d in range(len(t)):
         left, total = t[d], 0.0
@@ -144,7 +154,7 @@ def _add_up(q: np.ndarray, t: np.ndarray, b: np.ndarray, u: np.ndarray, g: np.nd
             total += q[r] * left[r]
         u[d] += total
         for e in range(d + 1):
-            right, inverse, total = t[e], b[d % len(b), e % len(b)], 0.0
+            right, inverse, total = t[e], b[p % len(b)], 0.0
             for r in range(len(left)):
                 total += q[r] * (left[r] * right[r] - inverse[r])
             g[p] += total
@@ -162,7 +172,7 @@ def density(
     scratch = np.empty(n)
     quadratic[:n] = 0.0
     for i in range(len(w)):
-        pivot, yi = a[i, i], y[i]
+        pivot, yi = a[_at(i, i)], y[i]
         for r in range(n):
             determinant[r] = pivot[r]
             quadratic[r] += pivot[r] * yi[r] * yi[r]
@@ -218,4 +228,4 @@ def shared_moments(
     q: np.ndarray, u: np.ndarray, g: np.ndarray,
 ) -> None:  # fmt: skip
     """Add ``sum q z`` to ``u`` and ``sum q z z'`` to ``g``, with ``z = v (w - m)``."""
-    _add_up(q, _whitened(w, v, m, lo, hi), np.zeros((1, 1, hi - lo)), u, g)
+    _add_up(q, _whitened(w, v, m, lo, hi), np.zeros((1, hi - lo)), u, g)

@@ -31,12 +31,12 @@ WIDTH = 256
 LOOSE = {"contract", "reassoc", "nsz", "arcp"}
 
 
-def compiled_rows(function: Any, fastmath: set[str] = LOOSE) -> Any:
+def compiled_rows(function: Any, fastmath: set[str] = LOOSE, inline: str = "never") -> Any:
     """Compile a function that loops over rows, without the GIL, when it is first called.
 
     ``error_model="numpy"`` matters: else a test for division by zero stops the vectoriser.
     """
-    compiler: Any = partial(njit, nogil=True, error_model="numpy", fastmath=fastmath)
+    compiler: Any = partial(njit, nogil=True, error_model="numpy", fastmath=fastmath, inline=inline)
     try:
         return compiler(function, cache=True)
     except RuntimeError:  # numba found no folder to write to
@@ -79,8 +79,8 @@ def exp_rows(x: np.ndarray, scratch: np.ndarray, n: int) -> None:
         k = shifted - 6755399441055744.0
         z = v - k * 0.693147180369123816490  # log 2 in two parts: this product is exact
         z = z - k * 1.90821492927058770002e-10
-        p = 0.0
-        for term in EXP_TERMS:
+        p = EXP_TERMS[0]
+        for term in EXP_TERMS[1:]:
             p = p * z + term
         x[r] = p * z + 1.0
     bits = x.view(np.int64)
@@ -109,8 +109,8 @@ def log_rows(x: np.ndarray, scratch: np.ndarray, n: int) -> None:
         k_real = scratch[r] - 6755399441055744.0
         s = (x[r] - 1.0) / (x[r] + 1.0)
         z = s * s
-        p = 0.0
-        for odd in LOG_TERMS:
+        p = 1.0 / LOG_TERMS[0]
+        for odd in LOG_TERMS[1:]:
             p = p * z + 1.0 / odd
         x[r] = k_real * 0.6931471805599453 + (2.0 * s + 2.0 * s * z * p)
 
