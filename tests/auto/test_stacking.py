@@ -1,12 +1,23 @@
 """Weights of candidates: learned where rows can tell, even where they cannot."""
 
+import re
+
 import numpy as np
 import pytest
+import torch
 from scipy.optimize import minimize
 from scipy.stats import norm
+from short_fits import let_flows_win, shorten
 
+from deconflow import Deconvolver, progress
+from deconflow.auto import flows
+from deconflow.auto.flows import network_of, refit
 from deconflow.auto.weights import best_weights
 from deconflow.auto.weights import stack as stack_with
+from deconflow.densities import MixtureDensity
+from deconflow.mixtures import GaussianMixture
+from deconflow.objectives import Chains
+from deconflow.observations import Observations
 
 
 def rng(seed=0):
@@ -73,3 +84,81 @@ def test_the_maximum_is_one():
     wanted = np.exp(minimize(less, np.zeros(3), tol=1e-12).x)
     found = best_weights(p, weights, prior, np.full(3, 1 / 3))
     np.testing.assert_allclose(found, wanted / wanted.sum(), atol=1e-4)
+
+
+# -- other proposals during training: kept if they are better, a network only where it is needed ---
+
+
+def ring(spread=0.1, arcs=12):
+    """A thin ring: no single Gaussian proposes well for it."""
+    angles = torch.arange(arcs) * 2 * torch.pi / arcs
+    means = 2 * torch.stack([angles.cos(), angles.sin()], 1)
+    return MixtureDensity(
+        torch.full((arcs,), 1 / arcs), means, spread * torch.eye(2).repeat(arcs, 1, 1)
+    )
+
+
+def chains_on(density, mixture, n=600):
+    torch.manual_seed(0)
+    sd = torch.tensor([0.6, 0.6])
+    w = density.sample(n) + sd * torch.randn(n, 2)
+    data = Observations.from_arrays(w.double().numpy(), sd.double().numpy())
+    data = data.to(dtype=torch.float32)
+    return Chains(density.requires_grad_(False), data, mixture, n_proposals=3)
+
+
+def visit_all(chains, times):
+    for _ in range(times):
+        chains.visit(chains.with_proposals(chains.rows), chains.rows.row)
+
+
+#: What proposes in a wrong place.
+FAR = GaussianMixture(np.ones(1), np.array([[6.0, 6.0]]), 0.01 * np.eye(2)[None])
+
+
+def test_a_network_learns_to_propose():
+    chains = chains_on(ring(0.02), FAR)
+    visit_all(chains, 30)
+    before = chains.efficiency(chains.with_proposals(chains.rows), 64)
+    chains.set_proposal(FAR, network_of(chains))
+    assert chains.efficiency(chains.with_proposals(chains.rows), 64) > 2 * before
+
+
+@pytest.mark.parametrize(("poor", "wanted"), [(1.0, True), (0.0, False)])
+def test_a_network_is_trained_only_where_proposals_are_poor(monkeypatch, poor, wanted):
+    monkeypatch.setattr(flows, "POOR", poor)
+    monkeypatch.setattr(flows, "mixture_of", lambda density, n_components: FAR)
+    chains = chains_on(ring(0.02), FAR)
+    visit_all(chains, 30)
+    refit(chains)
+    assert (chains.network is not None) is wanted
+
+
+def test_worse_proposals_are_not_kept(monkeypatch):
+    monkeypatch.setattr(flows, "mixture_of", lambda density, n_components: FAR)
+    good = GaussianMixture(np.ones(1), np.zeros((1, 2)), 2 * np.eye(2)[None])
+    chains = chains_on(ring(), good)
+    refit(chains)
+    np.testing.assert_array_equal(chains.proposing.means, good.means)
+
+
+def test_better_proposals_are_kept():
+    chains = chains_on(ring(), FAR)
+    refit(chains)
+    assert np.abs(chains.proposing.means).max() < 1
+
+
+# -- what is shown while flows are trained --------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
+def test_progress_says_what_is_fitted_and_how_far(monkeypatch, capsys):
+    shorten(monkeypatch, steps=4)
+    let_flows_win(monkeypatch)
+    monkeypatch.setattr(progress, "WRITTEN_EVERY", 0.0)
+    w = np.random.default_rng(0).normal(size=(60, 1))
+    Deconvolver(verbose=True, random_state=0, n_jobs=1).fit(w, noise=0.5)
+    last = {line.split(",")[0]: line for line in capsys.readouterr().err.splitlines()}
+    assert list(last) == ["fitting mixtures", "training flows", "checking the fit"]
+    done = re.fullmatch(r"training flows, (\d+) of (\d+) epochs; train .*", last["training flows"])
+    assert done[1] == done[2]  # every epoch was told of
