@@ -8,11 +8,17 @@ from short_fits import let_flows_win, shorten
 from signing import edit_json
 from toy import draw
 
-from deconflow import Deconvolver, FlowDeconvolver, engines, estimators, noise
+from deconflow import (
+    Deconvolver,
+    FlowDeconvolver,
+    GaussianMixture,
+    Observations,
+    engines,
+    estimators,
+    noise,
+)
 from deconflow.auto import flows
 from deconflow.guests import check_device, device_here
-from deconflow.mixtures import GaussianMixture
-from deconflow.observations import Observations
 
 ROWS = 40
 TINY = {
@@ -29,7 +35,7 @@ def values():
 @pytest.fixture
 def known(monkeypatch):
     """Let estimators take the pretended device by its name."""
-    for module in (estimators.flow, engines.flow):
+    for module in (estimators.arguments, engines.flow):
         monkeypatch.setattr(module, "check_device", str)
     return monkeypatch
 

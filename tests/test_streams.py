@@ -7,12 +7,12 @@ from deconflow import (
     XDGMM,
     DeconvolvingKDE,
     FlowDeconvolver,
+    GaussianMixture,
     Observations,
     open_rows,
     streams,
     xd,
 )
-from deconflow.mixtures import GaussianMixture
 from deconflow.xd import lay_out, many_rows
 from deconflow.xd.em import coordinates, mixture_at, slopes
 from deconflow.xd.maximisation import one_pass

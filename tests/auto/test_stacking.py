@@ -9,15 +9,13 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 from short_fits import let_flows_win, shorten
 
-from deconflow import Deconvolver, progress
+from deconflow import Deconvolver, GaussianMixture, Observations, progress
 from deconflow.auto import flows
 from deconflow.auto.flows import network_of, refit
 from deconflow.auto.weights import best_weights
 from deconflow.auto.weights import stack as stack_with
 from deconflow.densities import MixtureDensity
-from deconflow.mixtures import GaussianMixture
 from deconflow.objectives import Chains
-from deconflow.observations import Observations
 
 
 def rng(seed=0):

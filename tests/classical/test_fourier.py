@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from deconflow import Observations
 from deconflow.classical.fourier import EmpiricalCharacteristic, Lattice, enclose
 from deconflow.classical.grid import GridDensity
 from deconflow.classical.kde import cross_validation, kernel_on
 from deconflow.classical.wavelets import analyse, measure, order_of, synthesise
 from deconflow.noise import as_noise, gaussian, laplace
-from deconflow.observations import Observations
 
 
 def lattice(dim):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+from deconflow import GaussianMixture
 from deconflow.errors import learn
 from deconflow.errors.likelihood import ErrorRows, Layout, look
-from deconflow.mixtures import GaussianMixture
 
 COUNTS = [1, 1, 2, 3, 1, 4, 1, 1, 2]
 MIXTURE = GaussianMixture(

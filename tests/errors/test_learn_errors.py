@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from deconflow import noise
+from deconflow import Observations, noise
 from deconflow.errors import learn_errors
-from deconflow.observations import Observations
 
 
 def truth(kind, n, rng, dim=1):

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from deconflow import XDGMM, GaussianMixture
+from deconflow import XDGMM, GaussianMixture, Observations
 from deconflow.fits.mixture_fit import ExactPosterior
 from deconflow.fits.posterior import WeightedPosterior
-from deconflow.observations import Observations
 
 NAMES = ["x", "y"]
 PRIOR = GaussianMixture(

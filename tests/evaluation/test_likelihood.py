@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from deconflow.certificate import Certificate
+from deconflow import Certificate, GaussianMixture, Observations
 from deconflow.densities import MixtureDensity
 from deconflow.evaluation import certify, estimate_log_likelihood, pareto_k
-from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
-from deconflow.observations import Observations
 from deconflow.posteriors import RowsWithProposals
 from deconflow.xd import lay_out, log_p
 

@@ -5,11 +5,11 @@ import pytest
 import torch
 from reference_posteriors import NoiseKernel
 
+from deconflow import Observations
 from deconflow.densities import ARCHITECTURES, Architecture, MixtureDensity
 from deconflow.fitting import Training, evaluate, fit
 from deconflow.objectives import CoupledChains, ImportanceWeighted, Roulette
 from deconflow.objectives.unbiased import proposal_step
-from deconflow.observations import Observations
 from deconflow.posteriors import MixtureExact, MixtureNetwork, RecognitionFlow
 
 SIZE = Architecture(1, 8, 1)

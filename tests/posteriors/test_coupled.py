@@ -7,8 +7,8 @@ import pytest
 import torch
 from reference_posteriors import NoiseKernel
 
+from deconflow import Observations
 from deconflow.densities import StandardNormal
-from deconflow.observations import Observations
 from deconflow.posteriors import SignedDraws, couple
 from deconflow.posteriors.coupled import couple_choices
 

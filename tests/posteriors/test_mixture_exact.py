@@ -7,10 +7,9 @@ from reference_posteriors import LinearGaussian
 from test_posteriors import GAUSSIAN, N, every_kind, observations, recognition, shaken
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
+from deconflow import GaussianMixture, Observations
 from deconflow.densities import MixtureDensity
-from deconflow.mixtures import GaussianMixture
 from deconflow.objectives import ELBO
-from deconflow.observations import Observations
 from deconflow.posteriors import MixtureExact, MixtureNetwork
 from deconflow.posteriors.networks import from_truth
 from deconflow.xd import posterior as xd_posterior

@@ -4,9 +4,9 @@ import torch
 from reference_posteriors import LinearGaussian, NoiseKernel
 from torch.distributions import MultivariateNormal
 
+from deconflow import Observations
 from deconflow.densities import Architecture, StandardNormal
 from deconflow.noise import laplace, split_normal, student_t, uniform
-from deconflow.observations import Observations
 from deconflow.posteriors import RecognitionFlow, weigh
 
 N, D = 6, 3

@@ -5,9 +5,8 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 
-from deconflow.mixtures import GaussianMixture
+from deconflow import GaussianMixture, Observations
 from deconflow.noise import student_t
-from deconflow.observations import Observations
 from deconflow.posteriors import (
     STRETCH,
     MixtureNetwork,

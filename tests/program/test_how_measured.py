@@ -11,8 +11,7 @@ import pytest
 from program.running import numbers, read, run, succeed, write
 
 import deconflow
-from deconflow import XDGMM, noise
-from deconflow.certificate import Certificate
+from deconflow import XDGMM, Certificate, noise
 from deconflow.tables import find_columns
 
 ONE = ("--method", "xd", "--set", "n_components=1", "-q")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from program.running import forget_the_table, run, succeed
 
-from deconflow.certificate import Certificate, Finding
+from deconflow import Certificate, Finding
 from deconflow.trust import CHECKS, worded
 
 EVIL = '<script>alert("x")</script>'

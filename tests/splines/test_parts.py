@@ -5,8 +5,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from deconflow import Observations
 from deconflow.noise import gaussian
-from deconflow.observations import Observations
 from deconflow.splines import newton
 from deconflow.splines.basis import Basis, line_penalties, plane_penalty, polynomials
 from deconflow.splines.line import LineFrame, Nodes

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import logsumexp
 
-from deconflow.mixtures import GaussianMixture
+from deconflow import GaussianMixture
 
 
 def log_joint(mixture, w, R, S):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from cases import CASES, start, values
 
+from deconflow import Observations
 from deconflow.noise import student_t
-from deconflow.observations import Observations
 from deconflow.xd import expectation, lay_out, shares_of, stacked, wins
 from deconflow.xd.gibbs import Prior, Sweeper, begin
 

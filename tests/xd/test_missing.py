@@ -5,8 +5,7 @@ import pytest
 import toy
 from scipy.stats import kstest
 
-from deconflow import XDGMM, Observations
-from deconflow.mixtures import GaussianMixture
+from deconflow import XDGMM, GaussianMixture, Observations
 from deconflow.noise import gaussian
 from deconflow.xd import lay_out, log_p, posterior
 

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from deconflow import XDGMM, Deconvolver, core, open_rows, streams
+from deconflow import XDGMM, Deconvolver, GaussianMixture, Observations, core, open_rows, streams
 from deconflow.auto.mixtures import thinned
 from deconflow.engines.stream_fits import folds_of_sample
-from deconflow.mixtures import GaussianMixture
-from deconflow.observations import Observations
 from deconflow.xd import (
     CrossFits,
     FitSettings,
