@@ -42,7 +42,7 @@ FITS = {
             n_layers=1, hidden=16, epochs=60, batch_size=400,
             learning_rate=5e-3, n_draws=5, random_state=0,
         ),
-        800,
+        N,
     ),
 }  # fmt: skip
 SLOW = ("deconvolver", "flow")
