@@ -50,8 +50,7 @@ def test_command_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch, data_fo
     command += ["--data", str(data_folder)]
     monkeypatch.setattr("sys.argv", command)
     assert main() == 0
-    first = capsys.readouterr()
-    assert first.out.count('"total"') == 2
+    assert capsys.readouterr().out.count('"total"') == 2
     assert main() == 0
     second = capsys.readouterr()
     assert second.out == ""

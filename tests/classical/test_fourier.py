@@ -105,14 +105,12 @@ def test_a_box_is_cut_around_the_median():
 
 def test_cross_validation_is_the_error_it_stands_for():
     """Without noise: the integral of f^2 less twice the mean of leave-one-out estimates."""
-    rng = np.random.default_rng(0)
-    w = rng.normal(size=(30, 1))
+    w = np.random.default_rng(0).normal(size=(30, 1))
     where = Lattice(np.array([-10.0]), np.array([20.0]), (60,))
     ecf = EmpiricalCharacteristic(
         Observations(w, as_noise(0.0, 30, 1), weights=np.full(30, 1 / 30)), where
     )
-    h = np.array([0.2])
-    K = kernel_on(where, h)
+    K = kernel_on(where, np.array([0.2]))
     t = where.axes[0]
     twice = np.where(t == 0, 1, 2)
     pair = (np.cos(t * (w - w.T)[:, :, None]) * (K * twice)).sum(-1) / 20

@@ -235,8 +235,7 @@ def test_one_hopeless_row_and_one_far_row():
 
 
 def test_a_far_row_does_not_come_back_in_elsewhere():
-    rng = np.random.default_rng(0)
-    w = np.r_[rng.normal(size=(300, 1)), [[1e4], [1e4]]]
+    w = np.r_[np.random.default_rng(0).normal(size=(300, 1)), [[1e4], [1e4]]]
     with pytest.warns(UserWarning, match="2 of the rows are left out: they lie too far out"):
         model = DeconvolvingKDE().fit(w, noise=[0.2])
     x = np.r_[np.linspace(-1000, -10, 20_000), np.linspace(10, 8000, 200_000)]

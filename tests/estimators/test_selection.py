@@ -271,8 +271,7 @@ def test_rows_without_weight_need_not_be_seen():
     weights = np.ones(N)
     weights[::3] = 0
     w = np.where(weights[:, None] > 0, W, -5.0)
-    data = Observations.from_arrays(w, SD, weights=weights)
-    assert rule("y > 0", data).ranges
+    assert rule("y > 0", Observations.from_arrays(w, SD, weights=weights)).ranges
     with pytest.raises(ValueError, match="probability zero to be seen"):
         rule("y > 0", Observations.from_arrays(w, SD))
 

@@ -168,8 +168,7 @@ WIDE = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WIDE)
 def test_more_than_five_columns_have_few_parts_of_the_right_moments(name):
-    scale = np.random.default_rng(0).uniform(0.5, 2.0, (3, 7))
-    mixture = WIDE[name](scale).as_mixture()
+    mixture = WIDE[name](np.random.default_rng(0).uniform(0.5, 2.0, (3, 7))).as_mixture()
     assert mixture.n_parts == 256
     for row in range(3):
         joint = mixture.take(np.array([row]))

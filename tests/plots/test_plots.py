@@ -151,8 +151,7 @@ def test_a_corner_shows_pairs_of_rows_that_lack_other_values(rng):
     w[np.arange(300), np.arange(300) % 3] = np.nan  # no row is complete
     model = XDGMM(1, random_state=0).fit(w, noise=0.1)
     axes = plots.corner(model, w, names=["$a", "b", "c"])
-    shown = axes[1, 0].lines[-1].get_xydata()
-    assert np.isfinite(shown).all(1).sum() == 100
+    assert np.isfinite(axes[1, 0].lines[-1].get_xydata()).all(1).sum() == 100
     assert [axes[2, 0].get_xlabel(), axes[1, 0].get_ylabel()] == [r"\$a", "b"]
 
 
@@ -367,8 +366,7 @@ def test_a_long_tail_does_not_hide_the_peak():
 
 
 def test_counts_have_a_bar_each():
-    counts = np.repeat([0.0, 1.0, 2.0, 5.0], 20)
-    heights, edges = Axis(0, "n", -0.4, 6.2).histogram(counts)
+    heights, edges = Axis(0, "n", -0.4, 6.2).histogram(np.repeat([0.0, 1.0, 2.0, 5.0], 20))
     assert np.allclose(edges, np.arange(-0.5, 7))
     assert np.allclose(heights, [0.25, 0.25, 0.25, 0, 0, 0.25, 0])
 

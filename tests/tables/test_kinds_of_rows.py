@@ -75,8 +75,7 @@ def test_flags_are_found_or_named_or_left(tmp_path):
     assert find_columns(source, ["x"]).limits == ("X_LIMIT",)
     assert find_columns(source, ["x"], limits=["none"]).limits == ()
     assert read_rows(source, "x", limits=["x=f"]).rows.limits.tolist() == [[1], [0]]
-    words = find_columns(source, ["x"]).describe()
-    assert words == ["x with error x_err; limits in X_LIMIT"]
+    assert find_columns(source, ["x"]).describe() == ["x with error x_err; limits in X_LIMIT"]
 
 
 LISTS = {"x": [[1.0, 2.0], [3.0, 4.0, 5.0]], "y": [[0.0, 1.0], [2.0, 3.0, 4.0]]}
@@ -121,20 +120,18 @@ def test_refused(tmp_path, case):
 
 
 def test_refused_lists(tmp_path):
-    source = parquet(tmp_path, **LISTS, z=[1.0, 2.0], s=[["a", "b"], ["c", "d", "e"]])
-    with pytest.raises(ValueError, match="got some in 'x' and none in 'z'"):
-        read_rows(source, "x", "z")
-    with pytest.raises(ValueError, match="lists of numbers in column 's'"):
-        read_rows(source, "x", "s")
-    with pytest.raises(ValueError, match="no id= where cells are lists"):
-        read_rows(source, "x", id="z")
-    other = parquet(tmp_path, x=LISTS["x"], y=LISTS["y"][::-1])
-    with pytest.raises(
-        ValueError, match="as many draws in column 'y' as in 'x'; got 3 and 2 in row 0"
+    source = parquet(
+        tmp_path, **LISTS, z=[1.0, 2.0], s=[["a", "b"], ["c", "d", "e"]], r=LISTS["y"][::-1]
+    )
+    for names, said, message in (
+        (["x", "z"], {}, "got some in 'x' and none in 'z'"),
+        (["x", "s"], {}, "lists of numbers in column 's'"),
+        (["x"], {"id": "z"}, "no id= where cells are lists"),
+        (["x", "r"], {}, "as many draws in column 'r' as in 'x'; got 3 and 2 in row 0"),
+        (["x"], {"errors": ["x=z"]}, "no errors= with posterior samples"),
     ):
-        read_rows(other, "x", "y")
-    with pytest.raises(ValueError, match="no errors= with posterior samples"):
-        find_columns(source, ["x"], errors=["x=z"])
+        with pytest.raises(ValueError, match=message):
+            read_rows(source, *names, **said)
 
 
 def test_draws_of_objects_are_gathered(tmp_path):

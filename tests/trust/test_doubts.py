@@ -128,8 +128,7 @@ def test_laws_that_cannot_be_are_not_tried():
     sd = rng.uniform(0.3, 1.5, size=v.shape)
     rho = np.array([[1, 0.9, 0.0], [0.9, 1, 0.4], [0.0, 0.4, 1]])
     said = sd[:, :, None] * sd[:, None, :] * rho
-    w = v + sd * rng.normal(size=v.shape)
-    assert "correlation" in named(judged(XDGMM(1), w, said))
+    assert "correlation" in named(judged(XDGMM(1), v + sd * rng.normal(size=v.shape), said))
 
 
 def test_exact_values_beside_noisy_ones():
@@ -138,8 +137,7 @@ def test_exact_values_beside_noisy_ones():
     v = rng.normal(size=(1500, 2))
     sd = rng.uniform(0.2, 1, size=v.shape)
     sd[:, 1] = 0
-    w = v + sd * rng.standard_t(3, size=v.shape)
-    found = judged(XDGMM(1), w, sd)
+    found = judged(XDGMM(1), v + sd * rng.standard_t(3, size=v.shape), sd)
     assert named(found)[0] == "tails"
     assert "a distribution with heavier tails" in found.in_words()
 
@@ -152,8 +150,7 @@ def test_a_check_that_cannot_tell_says_why():
     grouped = judged(XDGMM(1), w, sd, groups=np.arange(300) % 8)
     assert grouped.finding("joint").reason == "there are too few rows"
     assert grouped.finding("rows").numbers["rows"] == 8
-    order = np.argsort(w[:, 0])
-    found = judged(XDGMM(1), w[order], 0.4)
+    found = judged(XDGMM(1), w[np.argsort(w[:, 0])], 0.4)
     assert found.finding("order").reason == "the table is sorted by one of its columns"
     for check in ("factor", "dependence"):
         assert found.finding(check).p is None

@@ -80,8 +80,7 @@ def test_missing_values_and_weights(rng):
     v = np.c_[x, -2 * x] + 0.3 * rng.normal(size=(800, 2))
     places = [(row, row % 2) for row in range(0, 800, 3)]
     v[400:] += 50  # rows without weight
-    weights = np.r_[np.ones(400), np.full(400, 1e-9)]
-    data = observed(v, missing=places, weights=weights)
+    data = observed(v, missing=places, weights=np.r_[np.ones(400), np.full(400, 1e-9)])
     curves = fitted(data, x)
     mean, _ = curves.at(np.array([[-1.0], [1.0]]))
     np.testing.assert_allclose(mean, [[-1, 2], [1, -2]], atol=0.25)

@@ -122,8 +122,7 @@ def test_one_group_cannot_be_held_out():
 def test_bayesian_chains_leave_out_groups(monkeypatch):
     seen = []
     monkeypatch.setattr(bayes, "CrossFits", lambda *args: seen.append(args[1]) or CrossFits(*args))
-    rng = np.random.default_rng(0)
-    w = rng.normal(size=(80, 1))
+    w = np.random.default_rng(0).normal(size=(80, 1))
     settings = {"n_components": 3, "n_sweeps": 12, "n_snapshots": 2, "random_state": 0}
     for groups, folds in ((None, [5]), (np.arange(80) % 3, [3]), (np.zeros(80), [])):
         seen.clear()

@@ -73,8 +73,7 @@ def test_draws_have_the_moments_of_the_exact_posterior(name):
 
 
 def test_a_wrong_floor_is_seen():
-    off = scores(*passes("full", floor_seen=2.0))
-    assert off.max() > 10
+    assert scores(*passes("full", floor_seen=2.0)).max() > 10
 
 
 # -- what each of several densities gets of an average, from made-up held-out rows ----------------
@@ -109,8 +108,7 @@ def test_wins_are_the_probability_of_the_lead(errors, expected):
 
 
 def test_what_rows_cannot_tell_apart_is_averaged():
-    shares = shares_of(twins(0.0), ONES, ALIKE, rng())
-    assert shares.min() > 0.35
+    assert shares_of(twins(0.0), ONES, ALIKE, rng()).min() > 0.35
     clear = shares_of(twins(0.05), ONES, ALIKE, rng())  # sixty errors
     assert clear[0] > 0.9
 
@@ -145,7 +143,6 @@ def test_small_shares_are_given_to_the_others():
 
 def test_who_has_more_parameters_must_gain_by_them():
     """Equal on the rows, .05 nat of chance each: an error of 3.2 nats; 60 parameters cost 15."""
-    fewer = shares_of(twins(0.0), ONES, np.array([20.0, 80.0]), rng())
-    assert fewer[0] > 0.85
+    assert shares_of(twins(0.0), ONES, np.array([20.0, 80.0]), rng())[0] > 0.85
     seen = shares_of(twins(-0.02), ONES, np.array([20.0, 80.0]), rng())  # 80 nats behind
     assert seen[1] > 0.85

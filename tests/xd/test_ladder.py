@@ -73,15 +73,13 @@ def test_an_atom_makes_no_false_modes(seed):
     assert ratio.min() > 0.5
     assert ratio.max() < 2.0
     twin = XDGMM(8, floor=0.1, random_state=0).fit(w, noise=sd)
-    wrong = np.exp(twin.score_samples(at)) / truth
-    assert wrong.min() < 0.5
+    assert (np.exp(twin.score_samples(at)) / truth).min() < 0.5
 
 
 def test_auto_is_the_ladder():
     w, sd = effects(400, 0)
     model = XDGMM("auto", random_state=0).fit(w, noise=sd)
-    fit = averaged(w, sd)
-    assert model.selection_.keys() == fit.table.keys()
+    assert model.selection_.keys() == averaged(w, sd).table.keys()
     assert len(model.mixtures_) == 5
     parts = [part.log_prob(w) for part in model.mixtures_]
     np.testing.assert_allclose(np.exp(parts).mean(0), np.exp(model.score_samples(w)), rtol=1e-9)
@@ -117,8 +115,7 @@ def test_auto_refuses_what_it_would_ignore(options, words):
 
 
 def test_a_column_that_few_rows_measure_is_left_to_every_fit():
-    rng = np.random.default_rng(1)
-    w = rng.normal(size=(60, 2))
+    w = np.random.default_rng(1).normal(size=(60, 2))
     w[2:, 1] = np.nan
     w[:2, 1] = 5.0, 6.0
     model = XDGMM("auto", random_state=3).fit(w, noise=[0.1, 0.1])

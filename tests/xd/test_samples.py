@@ -99,8 +99,7 @@ def test_a_sample_has_rows_of_rare_columns(monkeypatch):
 
 
 def test_blocks_of_rows_are_drawn_as_rows_are(monkeypatch):
-    rng = np.random.default_rng(0)
-    rows_p = rng.normal(size=(2, 4000)) + np.array([[0.01], [0.0]])
+    rows_p = np.random.default_rng(0).normal(size=(2, 4000)) + np.array([[0.01], [0.0]])
     often = wins(rows_p, np.ones(4000), np.zeros(2), np.random.RandomState(0))
     monkeypatch.setattr(cross_fits, "MOST_DRAWN", 400)
     blocks = wins(rows_p, np.ones(4000), np.zeros(2), np.random.RandomState(0))
