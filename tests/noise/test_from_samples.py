@@ -366,7 +366,11 @@ BAD_REPLICATES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("make", "words"), [*BAD.values(), *BAD_REPLICATES.values()])
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [*BAD.values(), *BAD_REPLICATES.values()],
+    ids=[*BAD, *BAD_REPLICATES],
+)
 def test_bad_input(make, words):
     with pytest.raises(ValueError, match=words) as error:
         make()
