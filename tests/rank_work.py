@@ -19,13 +19,11 @@ import torch.distributed as dist
 from torch.multiprocessing import start_processes
 from toy import draw
 
-from deconflow import XDGMM, FlowDeconvolver, open_rows, ranks
+from deconflow import XDGMM, FlowDeconvolver, GaussianMixture, Observations, open_rows, ranks
 from deconflow.densities import ARCHITECTURES, Architecture, MixtureDensity
 from deconflow.fitting import Training, loop, share_of
 from deconflow.fitting.checkpoint import Checkpoint
-from deconflow.mixtures import GaussianMixture
 from deconflow.objectives import Chains, MaximumLikelihood
-from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 from deconflow.standardising import Standardiser
 from deconflow.xd import NO_FOLD, FoldedRows

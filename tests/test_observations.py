@@ -67,8 +67,7 @@ def test_a_projection_is_applied_to_the_truth(noise):
 
 @pytest.mark.parametrize("noise", ["shared sd", "per-row sd", "per-row covariance"])
 def test_missing_with_projection_equals_dropping_those_rows_of_the_projection(noise):
-    data = observe("projection and missing", noise)
-    answer = data.log_likelihood(V)
+    answer = observe("projection and missing", noise).log_likelihood(V)
     dense = np.broadcast_to(observe("plain", noise).noise.covariance(), (N, M, M))
     for i in range(N):
         seen = ~MISSING[i]
@@ -145,8 +144,7 @@ def test_complete_data_share_the_users_memory_and_leave_it_untouched():
 def test_split_is_disjoint_and_complete(fraction):
     n = 40
     w = np.arange(2.0 * n).reshape(n, 2)
-    data = Observations.from_arrays(w, 1 + w, weights=1 + w[:, 0])
-    first, second = data.split(fraction)
+    first, second = Observations.from_arrays(w, 1 + w, weights=1 + w[:, 0]).split(fraction)
     assert len(second) == max(1, round(fraction * n))
     seen = np.concatenate([first.w[:, 0], second.w[:, 0]])
     np.testing.assert_array_equal(np.sort(seen), w[:, 0])

@@ -76,8 +76,7 @@ def test_fit_solves_its_equations(case, noise):
 
 @pytest.mark.parametrize("size", [1e3, 1e6, 1e10])
 def test_a_row_that_says_nothing_changes_nothing(size):
-    rng = np.random.default_rng(3)
-    w = rng.normal(size=(500, 2))
+    w = np.random.default_rng(3).normal(size=(500, 2))
     sd = np.full((500, 2), 0.1)
     alone = Standardiser.fit(Observations.from_arrays(w, sd))
     noisy = np.concatenate([w, [[size, -size]]])
@@ -88,8 +87,7 @@ def test_a_row_that_says_nothing_changes_nothing(size):
 
 
 def test_the_mean_of_the_noise_is_taken_out():
-    rng = np.random.default_rng(1)
-    v = 7 + rng.normal(size=(50_000, 1))
+    v = 7 + np.random.default_rng(1).normal(size=(50_000, 1))
     noise = split_normal(np.full((1,), 0.2), np.full((1,), 3.0)).bind(len(v))
     data = Observations.from_arrays(v + noise.sample(1)[0], noise)
     fitted = Standardiser.fit(data)

@@ -7,12 +7,12 @@ from deconflow import (
     XDGMM,
     DeconvolvingKDE,
     FlowDeconvolver,
+    GaussianMixture,
     Observations,
     open_rows,
     streams,
     xd,
 )
-from deconflow.mixtures import GaussianMixture
 from deconflow.xd import lay_out, many_rows
 from deconflow.xd.em import coordinates, mixture_at, slopes
 from deconflow.xd.maximisation import one_pass
@@ -145,8 +145,7 @@ def test_what_is_refused(case, table):
 
 def test_a_stream_has_the_rows_of_its_table(table):
     path, w, _, _ = table
-    stream = open_rows(path, ["x", "y"])
-    chunks = list(stream.chunks())
+    chunks = list(open_rows(path, ["x", "y"]).chunks())
     assert len(chunks) == 6  # of 700 rows
     np.testing.assert_array_equal(np.concatenate([part.measured() for part in chunks]), w)
 
@@ -182,8 +181,7 @@ def test_a_fit_to_a_stream_is_that_in_memory(table, tmp_path):
 
 def test_slopes_are_those_of_the_likelihood():
     rng = np.random.default_rng(1)
-    data = Observations.from_arrays(rng.normal(size=(200, 2)) * 2, [0.5, 0.3])
-    rows = lay_out(data)
+    rows = lay_out(Observations.from_arrays(rng.normal(size=(200, 2)) * 2, [0.5, 0.3]))
     mixture = two_components()
     constraints = xd.Constraints.free(2, None)
     x = coordinates(mixture)

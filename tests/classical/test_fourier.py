@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from deconflow import Observations
 from deconflow.classical.fourier import EmpiricalCharacteristic, Lattice, enclose
 from deconflow.classical.grid import GridDensity
 from deconflow.classical.kde import cross_validation, kernel_on
+from deconflow.classical.wavelets import analyse, measure, order_of, synthesise
 from deconflow.noise import as_noise, gaussian, laplace
-from deconflow.observations import Observations
 
 
 def lattice(dim):
@@ -104,14 +105,12 @@ def test_a_box_is_cut_around_the_median():
 
 def test_cross_validation_is_the_error_it_stands_for():
     """Without noise: the integral of f^2 less twice the mean of leave-one-out estimates."""
-    rng = np.random.default_rng(0)
-    w = rng.normal(size=(30, 1))
+    w = np.random.default_rng(0).normal(size=(30, 1))
     where = Lattice(np.array([-10.0]), np.array([20.0]), (60,))
     ecf = EmpiricalCharacteristic(
         Observations(w, as_noise(0.0, 30, 1), weights=np.full(30, 1 / 30)), where
     )
-    h = np.array([0.2])
-    K = kernel_on(where, h)
+    K = kernel_on(where, np.array([0.2]))
     t = where.axes[0]
     twice = np.where(t == 0, 1, 2)
     pair = (np.cos(t * (w - w.T)[:, :, None]) * (K * twice)).sum(-1) / 20
@@ -130,3 +129,53 @@ def test_a_grid_density_is_linear_between_points():
     draws = grid.sample(40_000, 0)
     np.testing.assert_allclose(draws.mean(0), [1.75, 2.0], atol=0.02)
     np.testing.assert_allclose(draws.var(0), [1 / 6 + 3 / 16, 1 / 6], atol=0.01)
+
+
+# -- wavelets -------------------------------------------------------------------------------------
+
+
+PARTS = [(3, "scaling"), (3, "wavelet"), (4, "wavelet"), (5, "wavelet")]
+
+
+def test_the_functions_are_orthonormal():
+    """Each function's coefficients are one at its own place, and zero elsewhere."""
+    order = max(order_of(*part) for part in PARTS)
+    for level, kind in PARTS:
+        for k in (0, 2**level - 1):
+            one = np.eye(2**level)[k]
+            phi = synthesise(one, level, kind, order)
+            for other, other_kind in PARTS:
+                found = analyse(phi[: order_of(other, other_kind) + 1], other, other_kind)
+                wanted = one if (other, other_kind) == (level, kind) else 0.0
+                np.testing.assert_allclose(found, np.broadcast_to(wanted, found.shape), atol=1e-12)
+
+
+def test_low_frequencies_are_recovered_exactly():
+    rng = np.random.default_rng(0)
+    order, most = order_of(5, "wavelet"), 20
+    phi = np.zeros(order + 1, complex)
+    phi[: most + 1] = rng.normal(size=most + 1) + 1j * rng.normal(size=most + 1)
+    phi[0] = 1
+    total = sum(
+        synthesise(analyse(phi[: order_of(*part) + 1], *part), *part, order) for part in PARTS
+    )
+    np.testing.assert_allclose(total[: most + 1], phi[: most + 1], atol=1e-12)
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_variances_of_coefficients(by_row):
+    """What a fit believes of its error is what fits to fresh data scatter by."""
+    rng = np.random.default_rng(0)
+    n, low, length = 300, np.array([-5.0]), np.array([10.0])
+    scale = np.where(np.arange(n) % 2, 0.2, 0.6)[:, None] if by_row else np.full(1, 0.4)
+    found, believed = [], []
+    for _ in range(400):
+        w = rng.normal(size=(n, 1)) + rng.laplace(0, scale, (n, 1))
+        data = Observations(w, as_noise(laplace(scale), n, 1), weights=np.full(n, 1 / n))
+        level = measure(data, low, length, 4, "wavelet")
+        found.append(level.values)
+        believed.append(level.variances)
+    middle = slice(5, 11)
+    np.testing.assert_allclose(
+        np.mean(believed, 0)[middle], np.var(found, 0)[middle], rtol=0.35
+    )  # 5 standard errors of a variance from 400 draws

@@ -1,18 +1,25 @@
 import math
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import deconflow
 from deconflow.densities import (
     ARCHITECTURES,
     Architecture,
     ConditionalMixture,
     Ensemble,
     MixtureDensity,
+    Stack,
     StandardNormal,
     compose,
 )
+from deconflow.densities.layers import Dropout, MaskedNetwork
 
 SMALL = Architecture(layers=2, hidden=16, blocks=2)
 
@@ -164,3 +171,164 @@ def test_state_carries_permutations_and_orders():
         second.load_state_dict(first.state_dict())
         v = torch.randn(4, 5, dtype=torch.float64)
         assert torch.equal(first.log_prob(v), second.log_prob(v)), name
+
+
+# -- networks -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize("context_dim", [0, 3])
+@pytest.mark.parametrize("dim", [1, 2, 6])
+def test_outputs_see_only_what_comes_before(dim, context_dim, residual):
+    order = torch.randperm(dim)
+    network = MaskedNetwork(
+        dim, 2, hidden=48, blocks=2, residual=residual, context_dim=context_dim, order=order
+    ).double()
+    torch.nn.init.normal_(network.output.weight)
+    seen = torch.zeros(dim, dim + context_dim, dtype=torch.bool)
+    for x in torch.randn(30, dim, dtype=torch.float64):  # at one point a ReLU may hide a path
+        context = torch.randn(context_dim, dtype=torch.float64)
+        slopes = torch.autograd.functional.jacobian(
+            lambda x, c: network(x, c if context_dim else None)[:, 0], (x, context), strict=False
+        )
+        seen |= torch.cat(slopes, 1) != 0
+    assert torch.equal(seen[:, :dim], order < order.unsqueeze(-1))
+    assert seen[:, dim:].all()
+
+
+def test_dropout_keeps_the_mean_and_stops_in_evaluation():
+    layer = Dropout(0.2)
+    x = torch.ones(500, 401)
+    dropped = layer(x)
+    share = float((dropped == 0).float().mean())
+    assert share == pytest.approx(51 / 256, abs=0.005)  # 4.5 standard errors of 200,500 draws
+    assert float(dropped.mean()) == pytest.approx(1, abs=0.005)
+    assert torch.equal(layer.eval()(x), x)
+
+
+# -- stack ----------------------------------------------------------------------------------------
+
+
+SIZE = Architecture(layers=2, hidden=16, blocks=1)
+
+
+def trained_flows(count, dim=3):
+    flows = [ARCHITECTURES["mixture"](dim, SIZE) for _ in range(count)]
+    for flow in flows:  # outputs start small: let every weight matter
+        for weight in flow.parameters():
+            weight.data.add_(0.1 * torch.randn_like(weight))
+    return flows
+
+
+def alone(flows, v):
+    return torch.stack([flow.log_prob(part) for flow, part in zip(flows, v, strict=True)])
+
+
+def test_a_stack_is_its_members():
+    flows = trained_flows(4)
+    v = torch.randn(4, 5, 7, 3)
+    together = Stack(flows).log_prob(v)
+    torch.testing.assert_close(together, alone(flows, v))
+    torch.testing.assert_close(Stack(flows).log_prob(v[:, 0, 0]), together[:, 0, 0])
+
+
+def test_members_come_back_with_what_they_learned():
+    stack = Stack(trained_flows(3))
+    v = torch.randn(3, 50, 3)
+    optimiser = torch.optim.Adam(stack.parameters(), 1e-2)
+    for _ in range(3):
+        optimiser.zero_grad()
+        (-stack.log_prob(v).mean()).backward()
+        optimiser.step()
+    torch.testing.assert_close(stack.log_prob(v), alone(stack.flows(), v))
+
+
+def test_other_weights_are_refused():
+    with pytest.raises(TypeError, match="masked linear layers only"):
+        Stack([ARCHITECTURES["maf"](2, SIZE)])
+
+
+# -- what an import of zuko changes in torch is undone, and zuko works for others all the same ----
+
+
+STATE = """
+import torch
+import torch.distributions as d
+
+def state():
+    modules = [d, *(x for x in vars(d).values() if type(x) is type(d))]
+    classes = {x for m in modules for x in vars(m).values() if isinstance(x, type)}
+    own = [x for x in classes if x.__module__.startswith("torch.distributions")]
+    entries = {(x.__qualname__, name): v for x in own for name, v in vars(x).items()}
+    entries |= {(x.__qualname__, "called"): x.__name__ for x in own}
+    return entries | {(m.__name__, name): v for m in modules for name, v in vars(m).items()}
+
+def changes(before):
+    after = state()
+    missing = object()
+    return {
+        key for key in before.keys() | after.keys()
+        if before.get(key, missing) is not after.get(key, missing)
+    }
+
+before = state()
+assert len(before) > 1000
+"""
+
+#: The only traces: a method that zuko's transforms call on torch's, and a name in a repr.
+ADDED = {("Transform", "call_and_ladj"), ("_InverseTransform", "called")}
+
+VALIDATED = """
+for wrong in (lambda: d.Normal(0.0, -1.0), lambda: d.Uniform(0.0, 1.0).log_prob(torch.tensor(2.0))):
+    try:
+        wrong()
+    except ValueError:
+        continue
+    raise AssertionError("torch does not validate")
+"""
+
+ZUKO_FLOWS = """
+import zuko
+for flow in (zuko.flows.NSF(2), zuko.flows.MAF(2), zuko.flows.NICE(2), zuko.flows.GMM(2)):
+    x = flow().sample((5,))
+    assert x.shape == (5, 2)
+    assert flow().log_prob(x).isfinite().all()
+    repr(flow())
+x, log_p = zuko.flows.NSF(2)().rsample_and_log_prob((5,))
+assert log_p.shape == (5,)
+normal = zuko.distributions.GeneralizedNormal(torch.tensor(2.0))
+assert normal.log_prob(normal.sample((3,))).shape == (3,)
+assert zuko.distributions.Sort(d.Normal(0.0, 1.0), 3).sample((4,)).shape == (4, 3)
+"""
+
+
+def run(*parts):
+    """Run a program in a process of its own, in which a warning is an error."""
+    code = "\n".join(parts)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_torch_is_as_it_was():
+    run(
+        STATE,
+        "import deconflow.estimators",
+        f"assert changes(before) == {ADDED!r}, changes(before)",
+        VALIDATED,
+    )
+
+
+@pytest.mark.slow
+def test_zuko_works_for_others():
+    run("import torch, torch.distributions as d", "import deconflow.densities", ZUKO_FLOWS)
+
+
+def test_one_module_imports_zuko():
+    root = Path(deconflow.__file__).parent
+    statement = re.compile(r"^\s*(import|from) zuko\b", re.MULTILINE)
+    found = [x.relative_to(root).as_posix() for x in root.rglob("*.py")
+             if statement.search(x.read_text())]  # fmt: skip
+    assert found == ["densities/layers.py"]

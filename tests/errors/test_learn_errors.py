@@ -1,11 +1,14 @@
 """Errors learned from rows: found where these can tell, refused where not, and how surely."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
-from deconflow import noise
-from deconflow.errors import learn_errors
-from deconflow.observations import Observations
+from deconflow import GaussianMixture, Observations, noise
+from deconflow.errors import learn, learn_errors
+from deconflow.errors.likelihood import ErrorRows, Layout, look
 
 
 def truth(kind, n, rng, dim=1):
@@ -21,13 +24,13 @@ def sizes(n, rng, low=0.1, high=1.0, dim=1):
     return np.exp(rng.uniform(np.log(low), np.log(high), (n, dim)))
 
 
-def learn(w, free, **more):
+def learned(w, free, **more):
     data = Observations.from_arrays(w, free.said, **more)
     return learn_errors(free, data, ["x", "y"][: data.dim], np.random.RandomState(0), 1)
 
 
 def scale_of(w, sd, **more):
-    return learn(w, noise.gaussian(sd=sd, scale="fit"), **more)
+    return learned(w, noise.gaussian(sd=sd, scale="fit"), **more)
 
 
 @pytest.mark.parametrize("kind", ["Gaussian", "skewed", "bimodal"])
@@ -63,12 +66,12 @@ def repeated(seed, n=600, kind="bimodal"):
 
 def test_replicates_tell_scale_and_jitter_apart():
     w, sd, which = repeated(0)
-    found = learn(w, noise.gaussian(sd=sd, scale="fit", jitter="fit", replicates=which))
+    found = learned(w, noise.gaussian(sd=sd, scale="fit", jitter="fit", replicates=which))
     assert abs(found.scale[0] - 1.5) < 3 * found.scale_error[0] < 0.3
     assert abs(found.jitter[0] - 0.3) < 3 * found.jitter_error[0] < 0.15
     assert -0.95 < found.tied[0] < -0.2
     assert not found.doubtful()
-    wrong = learn(w, noise.gaussian(sd=sd, jitter="fit", replicates=which))  # scale one is not so
+    wrong = learned(w, noise.gaussian(sd=sd, jitter="fit", replicates=which))  # scale one is not so
     assert abs(wrong.jitter[0] - 0.3) > 3 * wrong.jitter_error[0]
 
 
@@ -77,7 +80,7 @@ def test_hardly_told_is_said(rng):
     which = np.repeat(np.arange(200), 2)
     sd = sizes(400, rng, 0.5, 0.65)
     w = truth("Gaussian", 200, rng)[which] + sd * rng.normal(size=sd.shape)
-    found = learn(w, noise.gaussian(sd=sd, scale="fit", jitter="fit", replicates=which))
+    found = learned(w, noise.gaussian(sd=sd, scale="fit", jitter="fit", replicates=which))
     assert found.doubtful() == ["scale and jitter of x apart"]
     assert found.finding().p == 0
 
@@ -88,11 +91,11 @@ def test_zero_points():
     group, sd = rng.choice(3, n, p=[0.6, 0.3, 0.1]), sizes(n, rng)
     w = truth("skewed", n, rng) + sd * rng.normal(size=sd.shape) + shift[group][:, None]
     labels = np.array(["A", "B", "C"])[group]
-    found = learn(w, noise.gaussian(sd=sd, groups=labels))
+    found = learned(w, noise.gaussian(sd=sd, groups=labels))
     own = shift[["ABC".index(label) for label in found.groups]]
     assert (np.abs(found.shifts[:, 0] - own) < 3 * found.shifts_error[:, 0]).all()
     assert found.shifts.sum() == pytest.approx(0, abs=1e-12)
-    by_chance = learn(w, noise.gaussian(sd=sd, groups=rng.permutation(labels)))
+    by_chance = learned(w, noise.gaussian(sd=sd, groups=rng.permutation(labels)))
     assert (np.abs(by_chance.shifts) < 3 * by_chance.shifts_error).all()
 
 
@@ -102,8 +105,8 @@ def test_objects_in_two_groups_make_zero_points_sharper():
     sd = np.full((800, 1), 0.2)
     w = 3 * truth("Gaussian", 400, rng)[which] + sd * rng.normal(size=sd.shape)
     w += np.where(group == 0, 0.1, -0.1)[:, None]
-    alone = learn(w, noise.gaussian(sd=sd, groups=group))
-    paired = learn(w, noise.gaussian(sd=sd, groups=group, replicates=which))
+    alone = learned(w, noise.gaussian(sd=sd, groups=group))
+    paired = learned(w, noise.gaussian(sd=sd, groups=group, replicates=which))
     assert abs(paired.shifts[0, 0] - 0.1) < 3 * paired.shifts_error[0, 0]
     assert paired.shifts_error[0, 0] < alone.shifts_error[0, 0] / 5
 
@@ -114,9 +117,11 @@ def test_correlation_of_errors_beside_that_of_the_truth():
     v, sd = truth("bimodal", n, rng, 2), sizes(n, rng, dim=2)  # of correlation 0.85
     e = rng.normal(size=(n, 2))
     e[:, 1] = -0.5 * e[:, 0] + np.sqrt(0.75) * e[:, 1]
-    found = learn(v + sd * e, noise.gaussian(sd=sd, correlation="fit"))
+    found = learned(v + sd * e, noise.gaussian(sd=sd, correlation="fit"))
     assert abs(found.correlation[0, 1] + 0.5) < 3 * found.correlation_error[0, 1] < 0.2
-    independent = learn(v + sd * rng.normal(size=(n, 2)), noise.gaussian(sd=sd, correlation="fit"))
+    independent = learned(
+        v + sd * rng.normal(size=(n, 2)), noise.gaussian(sd=sd, correlation="fit")
+    )
     assert abs(independent.correlation[0, 1]) < 3 * independent.correlation_error[0, 1]
 
 
@@ -126,7 +131,7 @@ def test_full_covariances_have_a_scale():
     S = sd[:, :, None] ** 2 * np.array([[1.0, 0.6], [0.6, 1.0]])
     e = rng.normal(size=(3000, 2)) @ np.linalg.cholesky(S[0] / sd[0, 0] ** 2).T * sd
     w = truth("bimodal", 3000, rng, 2) + 2 * e
-    found = learn(w, noise.gaussian(covariance=S, scale="fit"))
+    found = learned(w, noise.gaussian(covariance=S, scale="fit"))
     assert found.scale == pytest.approx(2, rel=0.08)
 
 
@@ -162,7 +167,7 @@ def test_of_many_rows_some_are_taken(monkeypatch):
     monkeypatch.setattr("deconflow.errors.learn.MOST_ROWS", 1000)
     w, sd, which = repeated(2, n=1500)
     which[2000:] = 10_000 + np.arange(1000)  # measured once
-    found = learn(w, noise.gaussian(sd=sd, scale="fit", jitter="fit", replicates=which))
+    found = learned(w, noise.gaussian(sd=sd, scale="fit", jitter="fit", replicates=which))
     assert abs(found.scale[0] - 1.5) < 3 * found.scale_error[0]
 
 
@@ -175,7 +180,7 @@ HALF_SEEN = np.where((np.arange(40) < 20)[:, None] & [False, True], np.nan, W)
 
 def refused(w=W, projection=None, rows=slice(None), **arguments):
     free = noise.gaussian(**{"sd": SD, **arguments})[rows]
-    return learn(w[rows], free, projection=projection)
+    return learned(w[rows], free, projection=projection)
 
 
 REFUSED = {
@@ -213,3 +218,88 @@ def test_what_rows_cannot_tell_is_refused(arguments, words):
     with pytest.raises(ValueError, match=r"^Expected .*; got .*") as found:
         refused(**arguments)
     assert words in str(found.value)
+
+
+# -- likelihood of rows with open errors: against differences, and against the law written out ----
+
+
+COUNTS = [1, 1, 2, 3, 1, 4, 1, 1, 2]
+MIXTURE = GaussianMixture(
+    np.array([0.3, 0.7]),
+    np.array([[-0.5, 0.2], [0.6, 0.1]]),
+    np.array([[[1.0, 0.2], [0.2, 0.5]], [[0.3, -0.1], [-0.1, 0.6]]]),
+)
+
+
+def rows(*, missing=True, dim=2):
+    rng = np.random.default_rng(0)
+    n = sum(COUNTS)
+    seen = np.ones((n, dim), bool)
+    if missing:
+        seen[[0, 3, 9], 0] = seen[[1, 5], 1] = False
+    sd = rng.uniform(0.3, 1.0, (n, dim))
+    said = np.where(seen, sd**2, 0.0)[:, :, None] * np.eye(dim)
+    first = np.r_[0, np.cumsum(COUNTS)[:-1]]
+    w = np.where(seen, rng.normal(size=(n, dim)), 0.0)
+    return ErrorRows(w, seen, said, rng.integers(0, 3, n), first, np.ones(len(first)))
+
+
+@pytest.mark.parametrize("correlation", [True, False])
+def test_scores_are_the_slopes(monkeypatch, correlation):
+    monkeypatch.setattr(learn, "NARROWEST", 0.0)  # it widens whatever takes a step
+    data, layout = rows(), Layout(2, True, True, correlation, 3)
+    theta = np.r_[0.1, -0.2, 0.05, 0.02, [0.3] * correlation, 0.1, 0.2, -0.1, 0.05]
+    scores = look(data, layout, theta, MIXTURE).scores().sum(0)
+    found = np.empty_like(scores)
+    for j in range(len(scores)):
+        step = np.zeros(len(scores))
+        step[j] = 1e-6
+        ends = [
+            look(
+                data, layout, theta + s[: layout.size], learn.moved(MIXTURE, s[layout.size :])
+            ).log_likelihood
+            for s in (step, -step)
+        ]
+        found[j] = (ends[0] - ends[1]) / 2e-6
+    np.testing.assert_allclose(found, scores, rtol=1e-5, atol=1e-5)
+
+
+def test_rows_of_an_object_share_its_truth():
+    """Stacked, they are one Gaussian whose blocks beside the diagonal are the truth's."""
+    data, layout = rows(missing=False), Layout(2, True, True, True, 3)
+    theta = np.array([0.1, -0.2, 0.05, 0.02, 0.3, 0.1, 0.2, -0.1, 0.05])
+    values = layout.values(theta)
+    one = GaussianMixture(np.ones(1), MIXTURE.means[:1], MIXTURE.covariances[:1])
+    found = look(data, layout, theta, one).log_p
+    assert values.shifts.sum(0) == pytest.approx(0, abs=1e-12)
+    for j, first in enumerate(data.first):
+        mine = slice(first, first + COUNTS[j])
+        y = data.w[mine] - values.shifts[data.group[mine]]
+        variance = np.einsum("nii->ni", data.said[mine]) * values.scale**2 + values.jitter**2
+        errors = np.sqrt(variance)
+        whole = np.kron(np.ones((COUNTS[j],) * 2), one.covariances[0])
+        for r, sd in enumerate(errors):
+            here = slice(2 * r, 2 * r + 2)
+            whole[here, here] += np.outer(sd, sd) * values.correlation
+        law = multivariate_normal(np.tile(one.means[0], COUNTS[j]), whole)
+        assert found[j] == pytest.approx(law.logpdf(y.ravel()), abs=1e-8)
+
+
+def test_missing_values_say_nothing():
+    """Whatever stands there, and however large its error is said to be."""
+    data, layout = replace(rows(), group=None), Layout(2, True, False, False, 0)
+    one = look(data, layout, np.zeros(2), MIXTURE)
+    single = GaussianMixture(np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
+    alone = look(data, layout, np.zeros(2), single).log_p[0]  # its first column is missing
+    expected = multivariate_normal(0, 1 + data.said[0, 1, 1]).logpdf(data.w[0, 1])
+    idle = -0.5 * np.log(2 * np.pi * 1e12)
+    assert alone - idle == pytest.approx(expected, abs=1e-6)
+    assert (one.scores()[0, 0], one.scores()[1, 1]) == (0, 0)
+
+
+def test_impossible_correlations_are_brought_back():
+    layout = Layout(3, False, False, True, 0)
+    found = layout.values(layout.feasible(np.array([0.9, 0.9, -0.9]))).correlation
+    assert np.linalg.eigvalsh(found)[0] > 0
+    kept = np.array([0.5, 0.2, -0.3])
+    np.testing.assert_array_equal(layout.feasible(kept), kept)

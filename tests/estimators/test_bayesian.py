@@ -48,8 +48,7 @@ def model():
 def test_the_truth_is_found_and_the_noise_matters(model):
     _, w, _ = clumps(1500)
     assert excess(model) < 0.02  # twelve parameters of 1,500 noisy rows: about .008
-    naive = BayesianXDGMM(**SHORT).fit(w, noise=0.0)
-    assert excess(naive) > 0.05
+    assert excess(BayesianXDGMM(**SHORT).fit(w, noise=0.0)) > 0.05
 
 
 RNG = np.random.default_rng(1)
@@ -182,8 +181,7 @@ def test_bands_come_from_snapshots_and_are_saved(tmp_path, model):
 
 
 def test_a_row_of_much_weight_does_not_become_a_point():
-    rng = np.random.default_rng(0)
-    w = rng.normal(size=(200, 1))
+    w = np.random.default_rng(0).normal(size=(200, 1))
     w[0] = 15.0
     weights = np.ones(200)
     weights[0] = 20.0

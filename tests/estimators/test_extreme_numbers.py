@@ -10,11 +10,11 @@ from deconflow import (
     BayesianXDGMM,
     DeconvolvingKDE,
     FlowDeconvolver,
+    GaussianMixture,
     Observations,
     WaveletDeconvolver,
 )
 from deconflow.compat import extreme_deconvolution
-from deconflow.mixtures import GaussianMixture
 from deconflow.xd import posterior
 
 RNG = np.random.default_rng(0)

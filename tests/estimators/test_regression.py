@@ -150,8 +150,7 @@ def test_errors_of_replicates_need_no_rows(model, words):
     assert abs(found.slope[0] - SLOPE) < 5 * found.slope_error[0] + 0.1
     low, high = found.interval()
     assert low < found.slope < high
-    band = found.band([0.0, 1.0])
-    assert (band.lower < found.predict([0.0, 1.0])).all()
+    assert (found.band([0.0, 1.0]).lower < found.predict([0.0, 1.0])).all()
 
 
 def test_a_model_that_is_no_mixture_is_refitted_by_one():

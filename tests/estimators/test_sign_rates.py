@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from deconflow import XDGMM, GaussianMixture
+from deconflow import XDGMM, GaussianMixture, Observations
 from deconflow.fits.mixture_fit import ExactPosterior
 from deconflow.fits.posterior import WeightedPosterior
-from deconflow.observations import Observations
 
 NAMES = ["x", "y"]
 PRIOR = GaussianMixture(
@@ -73,8 +72,7 @@ def test_small_probabilities_keep_their_digits():
 
 def test_exact_values_are_inside_or_not():
     w = [[0.0, 1.0], [0.3, 0.0], [-0.1, np.nan], [0.1 + 0.2, 5.0]]
-    sd = [[0.0, 0.5], [0.0, 0.0], [0.0, 0.0], [0.0, 0.5]]
-    posterior = exact(w, sd)
+    posterior = exact(w, [[0.0, 0.5], [0.0, 0.0], [0.0, 0.0], [0.0, 0.5]])
     np.testing.assert_array_equal(posterior.probability(lower=0)[:, 0], [1, 1, 0, 1])
     np.testing.assert_array_equal(posterior.probability(0, 0.3)[:, 0], [1, 1, 0, 0])
     np.testing.assert_array_equal(posterior.sign_error[:, 0], [1, 0, 0, 0])

@@ -6,12 +6,12 @@ import torch
 from reference_posteriors import NoiseKernel
 from torch import nn
 
+from deconflow import Observations
 from deconflow.densities import MixtureDensity
 from deconflow.fitting import NonFiniteError, Training, evaluate, fit
 from deconflow.fitting.checkpoint import Checkpoint, FullDiskWarning
 from deconflow.fitting.loop import RunningAverage
 from deconflow.objectives import ImportanceWeighted, MaximumLikelihood, Objective
-from deconflow.observations import Observations
 
 
 def clean(rng, n=400, weights=None):

@@ -21,7 +21,7 @@ import torch
 from astropy.table import Table
 from sklearn.exceptions import ConvergenceWarning
 
-from deconflow.estimators import UntrustedFitWarning
+from deconflow import UntrustedFitWarning
 
 from .calls import PREAMBLE, Call, build
 

@@ -128,15 +128,9 @@ def test_diagonal_equals_its_dense_twin_through_every_operation():
     for name, step in steps.items():
         one, two = step(thin), step(dense)
         r = np.array(residuals(3))[:, : len(one)]
-        np.testing.assert_allclose(
-            one.log_prob(r), two.log_prob(r), rtol=1e-7, atol=1e-12, err_msg=name
-        )
-        np.testing.assert_allclose(
-            one.covariance(), two.covariance(), rtol=1e-7, atol=1e-12, err_msg=name
-        )
-        np.testing.assert_allclose(
-            one.features(), two.features(), rtol=1e-7, atol=1e-12, err_msg=name
-        )
+        answers = ((n.log_prob(r), n.covariance(), n.features()) for n in (one, two))
+        for mine, theirs in zip(*answers, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-7, atol=1e-12, err_msg=name)
 
 
 # -- singular and badly scaled covariances ------------------------------------------------------
@@ -222,8 +216,7 @@ FLOORED = {
 @pytest.mark.parametrize("name", FLOORED)
 def test_floor_bounds_the_standard_deviation_in_every_direction(name):
     floored = FLOORED[name].bind(FLOORED[name].n_rows or 2).floor(0.5)
-    smallest = np.linalg.eigvalsh(floored.covariance())[:, 0]
-    assert (smallest > 0.25 * (1 - 1e-9)).all()
+    assert (np.linalg.eigvalsh(floored.covariance())[:, 0] > 0.25 * (1 - 1e-9)).all()
     before, after = FLOORED[name].covariance(), floored.covariance()
     assert (np.linalg.eigvalsh(after - before)[:, 0] > -1e-9).all()  # never narrower
     assert np.abs(after - before).max() <= 0.25 * (1 + 1e-9)

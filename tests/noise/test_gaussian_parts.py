@@ -2,7 +2,16 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from torch.distributions import Gamma, Gumbel, Laplace, MultivariateNormal, StudentT
+from torch.distributions import (
+    Cauchy,
+    Gamma,
+    Gumbel,
+    Independent,
+    Laplace,
+    MultivariateNormal,
+    Normal,
+    StudentT,
+)
 
 from deconflow import XDGMM, noise
 from deconflow.noise import law_noise
@@ -159,8 +168,7 @@ WIDE = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WIDE)
 def test_more_than_five_columns_have_few_parts_of_the_right_moments(name):
-    scale = np.random.default_rng(0).uniform(0.5, 2.0, (3, 7))
-    mixture = WIDE[name](scale).as_mixture()
+    mixture = WIDE[name](np.random.default_rng(0).uniform(0.5, 2.0, (3, 7))).as_mixture()
     assert mixture.n_parts == 256
     for row in range(3):
         joint = mixture.take(np.array([row]))
@@ -250,3 +258,56 @@ def test_floor_is_in_units_of_the_core():
     w = 0.01 * rng.standard_t(3, size=(2000, 1))  # noise alone: the floor is what is left
     model = XDGMM(1, floor=0.2, random_state=0).fit(w, noise=noise.student_t([0.01], 3.0))
     assert model.covariances_[0, 0, 0] == pytest.approx(0.2 * 0.01**2, rel=0.2)
+
+
+# -- characteristic functions: closed forms against draws -----------------------------------------
+
+
+FULL = np.array([[0.5, 0.2], [0.2, 0.3]])
+TENSOR = torch.tensor([0.4, 0.9], dtype=torch.float64)
+
+
+CLOSED = {
+    "gaussian": noise.gaussian(sd=[0.4, 0.9]),
+    "full gaussian": noise.gaussian(covariance=FULL),
+    "exact": noise.gaussian(sd=[0.0, 0.0]),
+    "laplace": noise.laplace([0.4, 0.9]),
+    "student": noise.student_t([0.4, 0.9], df=3.0),
+    "student of many degrees": noise.student_t([0.4, 0.9], df=300.0),
+    "uniform": noise.uniform([0.4, 0.9]),
+    "split normal": noise.split_normal(lower=[0.3, 1.0], upper=[0.8, 0.2]),
+    "mixture": noise.gaussian_mixture([0.3, 0.7], [[0.5, -1], [0, 0.2]], [FULL, np.eye(2) * 0.1]),
+    "cauchy": noise.same_for_all(Cauchy(torch.zeros(2, dtype=torch.float64), TENSOR)),
+    "independent": noise.same_for_all(Independent(Normal(TENSOR, TENSOR), 1)),
+}
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_what_every_characteristic_function_is(name):
+    t = np.random.default_rng(0).normal(size=(50, 2)) * 3
+    there, back = (CLOSED[name].characteristic(s * t)[0] for s in (1, -1))
+    np.testing.assert_allclose(there, back.conj(), atol=1e-9)
+    assert np.abs(there).max() <= 1 + 1e-9
+    assert CLOSED[name].characteristic(np.zeros((1, 2)))[0, 0] == pytest.approx(1)
+
+
+def test_laws_without_a_closed_form_are_refused():
+    scale = np.array([[0.5], [2.0]])
+    with pytest.raises(ValueError, match=r"closed form.*got a Gumbel"):
+        noise.from_law(gumbel, scale=scale).characteristic(np.ones((1, 1)))
+
+
+def test_student_between_cauchy_and_normal():
+    t = np.linspace(0.01, 4, 30)[:, None]
+    one, many = (noise.student_t([1.0], df).characteristic(t)[0] for df in (1.0, 1e4))
+    np.testing.assert_allclose(one, np.exp(-t[:, 0]), rtol=1e-10)
+    np.testing.assert_allclose(many, np.exp(-(t[:, 0] ** 2) / 2), atol=2e-4)
+
+
+@pytest.mark.parametrize("df", [0.5, 1.0, 3.0, 30.0, 300.0, 3e3, 3e5])
+def test_student_is_finite_and_falls(df):
+    t = np.r_[0.0, np.geomspace(1e-200, 1e12, 500)]
+    phi = noise.student_t([1.0], df).characteristic(t[:, None])[0].real
+    assert np.isfinite(phi).all()
+    assert phi[0] == 1
+    assert (np.diff(phi) <= 1e-12).all()

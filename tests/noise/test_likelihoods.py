@@ -91,8 +91,7 @@ def test_a_few_gaussians_are_near_when_folded(case):
 
 @pytest.mark.parametrize(("reading", "least"), [(noise.poisson(), 0.1), (noise.binomial(3), 0.1)])
 def test_what_gaussians_have_beyond_an_end_counts(reading, least):
-    data = Observations.from_arrays([[0.0], [1.0]], reading)
-    folded, not_folded = kl(data)
+    folded, not_folded = kl(Observations.from_arrays([[0.0], [1.0]], reading))
     assert folded.max() < 0.006
     assert not_folded.max() > least
 

@@ -85,8 +85,7 @@ def test_exact_limits_are_steps():
 def test_rows_missing_values_and_precision():
     w = [[1.0, np.nan], [0.5, 3.0], [1.5, -1.0]]
     data = rows(w, limits=[[-1, 0], [0, 0], [1, -1]])
-    v = np.zeros((1, 3, 2))
-    whole = data.log_likelihood(v)[0]
+    whole = data.log_likelihood(np.zeros((1, 3, 2)))[0]
     assert whole[0] == pytest.approx(log_ndtr(1.0 / 0.3))
     single = data.to(dtype=torch.float32)[[2, 0]].log_likelihood(torch.zeros(1, 2, 2))[0]
     np.testing.assert_allclose(single, whole[[2, 0]], rtol=1e-5, atol=1e-5)

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from deconflow import GaussianMixture, Observations
 from deconflow.densities import ARCHITECTURES, Architecture, MixtureDensity, Stack
 from deconflow.fitting import Training, fit
-from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian, laplace
 from deconflow.objectives import Chains, proposing_network
-from deconflow.observations import Observations
 from deconflow.posteriors import proposals
 from deconflow.xd import posterior
 

@@ -7,8 +7,7 @@ matplotlib.use("Agg")
 import matplotlib.image
 import matplotlib.pyplot as plt
 import pytest
-from program.test_pages import run_python
-from program.test_program_page import commands, run_all
+from program.test_pages import commands, run_all, run_python
 
 from deconflow import plots
 

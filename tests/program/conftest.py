@@ -27,6 +27,13 @@ def fitted_flow(fitted):
 
 
 @pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder to work in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def folder(fitted, tmp_path, monkeypatch):
     """A copy of it to work in."""
     shutil.copytree(fitted, tmp_path / "here", ignore=shutil.ignore_patterns("flow"))

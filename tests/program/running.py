@@ -22,6 +22,21 @@ def succeed(*arguments):
     return result.output
 
 
+def refused(*arguments):
+    """The one line that a call ends in which makes no sense."""
+    return check_refusal(run(*arguments))
+
+
+def check_refusal(result):
+    assert result.exit_code == 2, result.output
+    lines = result.output.strip().splitlines()
+    errors = [line for line in lines if line.startswith("deconflow: ") and "note:" not in line]
+    assert len(errors) == 1
+    assert lines[-1] == errors[0]
+    assert "Traceback" not in result.output
+    return errors[0]
+
+
 def read(path):
     """All rows of a table."""
     return pa.concat_tables(open_table(path).chunks(10_000))

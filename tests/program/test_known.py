@@ -5,7 +5,7 @@ from contextlib import chdir
 
 import numpy as np
 import pytest
-from program.running import numbers, read, run, succeed, write
+from program.running import numbers, read, refused, succeed, write
 
 import deconflow
 from deconflow import XDGMM
@@ -81,8 +81,7 @@ def test_covariates_are_those_of_python(folder):
     w, sd, age, kind = rows("x", only=keep)
     given = {"age": age, "kind": kind}
     wanted = XDGMM(**SETTINGS).fit(w, noise=sd, given=given, names=["x"])
-    saved = deconflow.load("columns")
-    assert saved.known_ == wanted.known_
+    assert deconflow.load("columns").known_ == wanted.known_
     out = denoised("columns")
     posterior = wanted.posterior(w, noise=sd, given=given)
     np.testing.assert_allclose(numbers(out, "x_mean")[keep], posterior.mean[:, 0], rtol=1e-8)
@@ -153,11 +152,9 @@ def test_regressions_of_the_mix_have_no_errors(folder):
 
 def test_models_saved_from_python(folder):
     w, sd, _, kind = rows("x")
-    given = {"kind": kind}
-    XDGMM(1).fit(w, noise=sd, given=given, names=["x"]).save("of_python")
+    XDGMM(1).fit(w, noise=sd, given={"kind": kind}, names=["x"]).save("of_python")
     assert "curves of kind." in succeed("info", "of_python")
-    out = denoised("of_python")
-    assert out["deconflow_status"].to_pylist().count("ok") == N - 1
+    assert denoised("of_python")["deconflow_status"].to_pylist().count("ok") == N - 1
 
 
 def test_words_that_the_fit_does_not_know(folder):
@@ -171,20 +168,19 @@ def test_words_that_the_fit_does_not_know(folder):
     assert status.count("ok") == 5
 
 
-def test_whole_numbers_as_words(tmp_path, monkeypatch):
+def test_whole_numbers_as_words(here):
     """Kinds are read alike from text and from a table with types; -999 may be missing."""
-    monkeypatch.chdir(tmp_path)
     columns = written(60)
     codes = np.array(["1", "b"] * 30, dtype=object)
     codes[0] = "-999"
     columns["kind"] = codes
-    write(tmp_path / "t.csv", **columns)
+    write(here / "t.csv", **columns)
     said = succeed(
         "fit", "t.csv", "-c", "x", "--given", "kind", "--missing", "-999", "-o", "m", *ONE
     )
     assert "given kind" in said
     columns["kind"] = np.array(["1"] * 60, dtype=object)
-    write(tmp_path / "ones.csv", **columns)
+    write(here / "ones.csv", **columns)
     for output in ("out.csv", "out.parquet"):
         assert succeed("denoise", "m", "ones.csv", "-o", output, "-q").startswith("60 rows;")
 
@@ -232,10 +228,7 @@ BAD = {
 
 @pytest.mark.parametrize("command", BAD, ids=" ".join)
 def test_bad_input_ends_in_one_line(folder, command):
-    result = run(*command)
-    assert result.exit_code == 2
-    line = result.output.strip().splitlines()[-1]
-    assert line.startswith(f"deconflow: {BAD[command]}")
+    assert refused(*command).startswith(f"deconflow: {BAD[command]}")
     assert not (folder / "bad").exists()
 
 

@@ -10,8 +10,7 @@ import pytest
 from astropy import units
 from astropy.io import fits
 from astropy.table import MaskedColumn, Table
-from program.running import run, succeed
-from program.test_refusals import check_refusal
+from program.running import check_refusal, run, succeed
 from signing import sign
 from typer.testing import CliRunner
 
@@ -26,12 +25,6 @@ XD = ("-m", "xd", "--set", "n_components=1")
 
 def fit(table, column="x", *options):
     return run("fit", table, "-c", column, "-o", "m", *XD, *options)
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 REFUSED = {
@@ -135,8 +128,7 @@ def pipe(content, *arguments):
 
 def test_pipes(here):
     (here / "t.csv").write_text(PLAIN)
-    fitted = pipe(PLAIN, "fit", "-", "-c", "x", "-o", "m", *XD)
-    assert fitted.exit_code == 0
+    assert pipe(PLAIN, "fit", "-", "-c", "x", "-o", "m", *XD).exit_code == 0
     assert "table      standard input" in succeed("info", "m")
     succeed("plot", "m", "-k", "marginals", "-o", "picture.png")  # without the rows, which are gone
     succeed("denoise", "m", "t.csv", "-o", "out.csv", "-q")
@@ -193,8 +185,7 @@ def test_what_stands_for_a_missing_value(here):
     lines = "".join(f"{i % 7}.5,0.2\n" for i in range(30)) + "-999,0.2\n1.5,-999\n" * 2
     (here / "t.csv").write_text("x,x_err\n" + lines)
     assert "got -999 in row 31" in check_refusal(fit("t.csv"))
-    told = fit("t.csv", "x", "--missing", "-999")
-    assert "30 of 34 rows can be used" in told.output
+    assert "30 of 34 rows can be used" in fit("t.csv", "x", "--missing", "-999").output
     out = succeed("denoise", "m", "t.csv", "-o", "out.csv", "-q")  # the model remembers it
     assert "30 rows; 4 marked 'no measured value'" in out
     single = Table({"x": np.float32([1, 2, 3, -99.99]), "x_err": np.full(4, 0.1)})
@@ -227,8 +218,7 @@ def test_nothing_from_a_file_steers_a_terminal(here):
 def test_new_names_are_no_formulas(here):
     """What the table has stays as it is; what is new and begins like a formula is marked."""
     (here / "t.csv").write_text(PLAIN.replace("x", "=cmd|x") + "inf,0.1\n")
-    fitted = run("fit", "t.csv", "-c", "=cmd|x", "-o", "m", *XD)
-    assert fitted.exit_code == 0
+    assert run("fit", "t.csv", "-c", "=cmd|x", "-o", "m", *XD).exit_code == 0
     said = succeed("denoise", "m", "t.csv", "-o", "out.csv", "-q")
     assert "names of new columns that begin like a formula get a ' first" in said
     lines = (here / "out.csv").read_text().splitlines()

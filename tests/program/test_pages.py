@@ -1,18 +1,22 @@
 """Pages of the documents: their Python runs, their commands work, what they quote is so."""
 
 import json
+import pickle
 import pkgutil
 import re
 import runpy
+import shlex
 import shutil
+import warnings
 
+import dask
 import matplotlib.image
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from program.running import XD, succeed
-from program.test_program_page import commands, run_all
 
+from deconflow import XDGMM, xd
 from deconflow.auto import flows
 
 pytestmark = pytest.mark.docs
@@ -87,6 +91,20 @@ def test_regression(page, capsys):
     assert names["least_squares"] < 1.6  # the negative twin
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_xd(page, here):
+    names = run_python(page("xd"))
+    assert names["model"].means_.tolist() == names["means"]
+    assert names["again"].lower_bound_ > names["model"].lower_bound_
+
+
+def test_classical(page, here):
+    names = run_python(page("classical"))
+    for model in (names["model"], names["wavelets"]):
+        p = np.exp(model.score_samples([[-1.0], [0.0], [1.0]]))
+        assert p[1] < 0.5 * min(p[0], p[2])
+
+
 def test_self_test(page, capsys):
     run_python(page("self_test"))
     good, greedy = capsys.readouterr().out.split("diagnostics`.", 1)
@@ -121,8 +139,7 @@ PRINTING = r"```python\n(.*?)```\n(?:\nprints\n\n```\n(.*?)```\n)?"
 
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")  # of averages of closed forms
 def test_truth(page, capsys):
-    names = run_and_compare(page("truth"), capsys)
-    assert names["model"].atom_weights_[0] < 0.5
+    assert run_and_compare(page("truth"), capsys)["model"].atom_weights_[0] < 0.5
     with pytest.raises(AssertionError):  # the negative twin
         run_and_compare("```python\nprint(1.0)\n```\n\nprints\n\n```\n1.2\n```\n", capsys)
 
@@ -137,10 +154,7 @@ SHARED = ("woba.csv", "prostate_z.txt")
 
 @pytest.mark.parametrize("file", SHARED)
 def test_other_names_on_real_data(request, folder, page, capsys, file):
-    path = request.config.rootpath.parent / "shared" / "data" / file
-    if not path.exists():
-        pytest.skip(f"needs {file}, which is not part of the repository")
-    shutil.copy(path, folder)
+    shared(request, folder, file)
     names = run_and_compare(page("you_call_it"), capsys, only=file)
     if file == "woba.csv":
         totals = {
@@ -271,3 +285,88 @@ def test_the_gaia_page(folder, page, some_stars):
     slow = ("denoised", "marginals")  # such commands run on other pages
     run_all([line for line in commands(text) if not any(word in line for word in slow)])
     assert matplotlib.image.imread("corner.png").std() > 0.05
+
+
+# -- the page about the program -------------------------------------------------------------------
+
+
+def commands(text):
+    blocks = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+@pytest.fixture
+def lines(page):
+    return commands(page("program"))
+
+
+def run_all(lines):
+    for line in lines:
+        program, *words = shlex.split(line)
+        assert program == "deconflow"
+        succeed(*words, *(XD if words[0] == "fit" else ()))
+
+
+def test_commands_on_the_page(folder, lines):
+    some = [line for line in lines if "gaia" not in line and "compare" not in line]
+    assert len(some) > 13  # the help's example of compare is the same, and run where that is
+    run_all(some)
+    with pytest.raises(AssertionError):  # the negative twin
+        succeed("fit", "stars.csv", "-c", "nothing", "-o", "m")
+
+
+def test_commands_about_gaia(folder, lines, some_stars):
+    from astropy.table import Table
+
+    (folder / "gaia.fits").symlink_to(some_stars)
+    some = [line for line in lines if "gaia" in line]
+    assert len(some) == 2
+    run_all(some)
+    with warnings.catch_warnings(action="ignore"):  # units that the standard does not know
+        before, after = Table.read("gaia.fits"), Table.read("gaia_denoised.fits")
+    assert after.colnames[: len(before.colnames)] == before.colnames
+    for name in before.colnames:
+        assert before[name].dtype == after[name].dtype
+        assert before[name].unit == after[name].unit
+        one, two = (np.ma.filled(table[name], 0) for table in (before, after))
+        assert np.array_equal(one, two, equal_nan=one.dtype.kind == "f"), name
+    assert np.median(after["parallax_sd"] / before["parallax_error"]) < 0.9
+
+
+# -- dask, Spark and Ray --------------------------------------------------------------------------
+
+
+def test_dask_gives_what_memory_gives(page, capsys):
+    with dask.config.set(scheduler="synchronous"):
+        names = run_and_compare(page("guests"), capsys)
+        denoised = names["denoised"].compute()
+        few = names["stars"][names["stars"].x > 4]  # partitions may be left without rows
+        none = few[few.x < 4].map_partitions(
+            names["answers"], names["model"], meta=names["NO_ANSWERS"]
+        )
+        assert len(none.compute()) == 0
+    w, noise = (names["table"][names[each]] for each in ("columns", "error_columns"))
+    sample = names["sample"]
+    start = XDGMM(2, random_state=0).fit(sample[w.columns], noise=sample[noise.columns])
+    inside = XDGMM(2, method="em", max_iter=20, tol=0, init=start.mixture_).fit(w, noise=noise)
+    for name in ("weights", "means", "covariances"):
+        found, expected = getattr(names["mixture"], name), getattr(inside, f"{name}_")
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+        assert not np.allclose(found, getattr(start, f"{name}_"), atol=1e-3)  # the negative twin
+    np.testing.assert_array_equal(denoised, names["answers"](names["table"], names["model"]))
+
+
+def test_statistics_travel_and_no_rows_add_nothing():
+    w = np.random.default_rng(0).normal(size=(100, 2))
+    mixture = XDGMM(1).fit(w, noise=0.1).mixture_
+    sums = xd.statistics(w, mixture, noise=0.1)
+    again = pickle.loads(pickle.dumps(sums)) + xd.statistics(w[:0], mixture, noise=0.1)
+    for one, two in zip(again.parts, sums.parts, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_the_other_recipes_are_python(page):
+    blocks = re.findall(r"```text\n(.*?)```", page("guests"), re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        compile(block, "guests.md", "exec")

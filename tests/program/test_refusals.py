@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from program.running import XD, run, succeed
+from program.running import XD, check_refusal, refused, run, succeed
 from signing import sign
 from tables.catalogue import catalogue, text
 
@@ -27,27 +27,12 @@ TABLES = {
 }
 
 
-def refused(*arguments):
-    return check_refusal(run(*arguments))
-
-
-def check_refusal(result):
-    assert result.exit_code == 2, result.output
-    lines = result.output.strip().splitlines()
-    errors = [line for line in lines if line.startswith("deconflow: ") and "note:" not in line]
-    assert len(errors) == 1
-    assert lines[-1] == errors[0]
-    assert "Traceback" not in result.output
-    return errors[0]
-
-
 @pytest.mark.parametrize("case", TABLES)
-def test_bad_tables(tmp_path, monkeypatch, case):
-    monkeypatch.chdir(tmp_path)
+def test_bad_tables(here, case):
     content, message = TABLES[case]
-    (tmp_path / "t.csv").write_text(content)
+    (here / "t.csv").write_text(content)
     assert message in refused(*FIT)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv"]
+    assert sorted(path.name for path in here.iterdir()) == ["t.csv"]
 
 
 CALLS = {

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import kstest
 
 from benchmarks.certificate import WRONG, blobs, measured, right
-from deconflow import XDGMM, Deconvolver, noise
-from deconflow.certificate import Certificate, Finding
+from deconflow import XDGMM, Certificate, Deconvolver, Finding, Observations, noise
 from deconflow.saving import from_json, to_json
-from deconflow.trust import worded
+from deconflow.trust import predictive_ranks, simulate_like, table, worded
 
 ROWS = 2000
 
@@ -128,8 +128,7 @@ def test_laws_that_cannot_be_are_not_tried():
     sd = rng.uniform(0.3, 1.5, size=v.shape)
     rho = np.array([[1, 0.9, 0.0], [0.9, 1, 0.4], [0.0, 0.4, 1]])
     said = sd[:, :, None] * sd[:, None, :] * rho
-    w = v + sd * rng.normal(size=v.shape)
-    assert "correlation" in named(judged(XDGMM(1), w, said))
+    assert "correlation" in named(judged(XDGMM(1), v + sd * rng.normal(size=v.shape), said))
 
 
 def test_exact_values_beside_noisy_ones():
@@ -138,8 +137,7 @@ def test_exact_values_beside_noisy_ones():
     v = rng.normal(size=(1500, 2))
     sd = rng.uniform(0.2, 1, size=v.shape)
     sd[:, 1] = 0
-    w = v + sd * rng.standard_t(3, size=v.shape)
-    found = judged(XDGMM(1), w, sd)
+    found = judged(XDGMM(1), v + sd * rng.standard_t(3, size=v.shape), sd)
     assert named(found)[0] == "tails"
     assert "a distribution with heavier tails" in found.in_words()
 
@@ -152,8 +150,7 @@ def test_a_check_that_cannot_tell_says_why():
     grouped = judged(XDGMM(1), w, sd, groups=np.arange(300) % 8)
     assert grouped.finding("joint").reason == "there are too few rows"
     assert grouped.finding("rows").numbers["rows"] == 8
-    order = np.argsort(w[:, 0])
-    found = judged(XDGMM(1), w[order], 0.4)
+    found = judged(XDGMM(1), w[np.argsort(w[:, 0])], 0.4)
     assert found.finding("order").reason == "the table is sorted by one of its columns"
     for check in ("factor", "dependence"):
         assert found.finding(check).p is None
@@ -255,3 +252,50 @@ def test_p_values_are_calibrated():
     assert all(len(hits) == 16 for hits in below.values())
     assert max(counts.values()) <= 5, counts
     assert sum(counts.values()) >= 0.01 * 16 * len(counts)
+
+
+# -- simulated measurements compared with real ones: a perfect model is seldom doubted ------------
+
+
+DATA_SETS, DRAWS = 300, 19
+
+
+def perfect(n, seed):
+    """The true values: standard normal."""
+    return np.random.RandomState(seed).normal(size=(n, 1))
+
+
+def too_wide(n, seed):
+    """The negative twin."""
+    return 1.5 * perfect(n, seed)
+
+
+def p_values(sample, data_sets=DATA_SETS):
+    p = []
+    for seed in range(data_sets):
+        rng = np.random.default_rng(seed + 1000)
+        sd = rng.uniform(0.2, 1.0, size=(ROWS, 1))
+        w = rng.normal(size=(ROWS, 1)) + sd * rng.normal(size=(ROWS, 1))
+        ranks = predictive_ranks(sample, Observations.from_arrays(w, sd), DRAWS, seed)
+        p.append(kstest(ranks[:, 0], "uniform").pvalue)
+    return np.array(p)
+
+
+def test_false_alarms_are_as_rare_as_the_p_value_says():
+    p = p_values(perfect)
+    assert (p < 0.01).sum() <= 8  # 3 are expected, and 15
+    assert 6 <= (p < 0.05).sum() <= 26
+    assert (p_values(too_wide, 5) < 0.01).all()
+
+
+def test_rows_in_pieces(monkeypatch):
+    """Ranks are uniform whatever is simulated at once, and missing where the value is."""
+    monkeypatch.setattr(table, "ROWS_AT_ONCE", 7 * ROWS)
+    w = np.random.default_rng(0).normal(size=(ROWS, 2)) * np.sqrt(2.0)
+    w[3, 0] = np.nan
+    data = Observations.from_arrays(w, 1.0)
+    ranks = predictive_ranks(lambda n, seed: perfect(2 * n, seed).reshape(n, 2), data)
+    assert np.isnan(ranks[3]).tolist() == [True, False]
+    assert kstest(np.delete(ranks[:, 0], 3), "uniform").pvalue > 0.05
+    (simulated,) = simulate_like(lambda n, seed: np.zeros((n, 2)), data)
+    assert np.isnan(simulated[3]).tolist() == [True, False]

@@ -206,8 +206,7 @@ def test_a_truth_near_its_bound_is_no_contradiction(rng):
 
 def test_the_mean_of_skewed_noise_counts(rng):
     """Rows with noise of mean 5 lie there, though the truth is below 1."""
-    law = stats.expon(scale=5.0)
-    w = rng.uniform(size=(200, 1)) + law.rvs(size=(200, 1), random_state=0)
+    w = rng.uniform(size=(200, 1)) + stats.expon(scale=5.0).rvs(size=(200, 1), random_state=0)
     check(w, split_normal([5.0], [0.01]), (0, 1))
     with pytest.raises(ValueError, match="Expected "):
         check(w, 0.1, (0, 1))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from deconflow.mixtures import GaussianMixture
+from deconflow import GaussianMixture
 from deconflow.noise import gaussian
 
 N, D, K = 61, 3, 3

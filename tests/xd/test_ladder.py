@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+import toy
 from scipy.stats import norm
 
-from deconflow import XDGMM
-from deconflow.observations import Observations
-from deconflow.xd import FitSettings, Stopping, fit_averaged
+from deconflow import XDGMM, Observations
+from deconflow.xd import FitSettings, Stopping, fit_averaged, log_p
+from deconflow.xd.layout import lay_out
 
 STOPPING = Stopping(tol=1e-6, max_iter=300, accelerate=True, threads=1)
 SETTINGS = FitSettings(1, stopping=STOPPING)
@@ -72,15 +73,13 @@ def test_an_atom_makes_no_false_modes(seed):
     assert ratio.min() > 0.5
     assert ratio.max() < 2.0
     twin = XDGMM(8, floor=0.1, random_state=0).fit(w, noise=sd)
-    wrong = np.exp(twin.score_samples(at)) / truth
-    assert wrong.min() < 0.5
+    assert (np.exp(twin.score_samples(at)) / truth).min() < 0.5
 
 
 def test_auto_is_the_ladder():
     w, sd = effects(400, 0)
     model = XDGMM("auto", random_state=0).fit(w, noise=sd)
-    fit = averaged(w, sd)
-    assert model.selection_.keys() == fit.table.keys()
+    assert model.selection_.keys() == averaged(w, sd).table.keys()
     assert len(model.mixtures_) == 5
     parts = [part.log_prob(w) for part in model.mixtures_]
     np.testing.assert_allclose(np.exp(parts).mean(0), np.exp(model.score_samples(w)), rtol=1e-9)
@@ -116,8 +115,7 @@ def test_auto_refuses_what_it_would_ignore(options, words):
 
 
 def test_a_column_that_few_rows_measure_is_left_to_every_fit():
-    rng = np.random.default_rng(1)
-    w = rng.normal(size=(60, 2))
+    w = np.random.default_rng(1).normal(size=(60, 2))
     w[2:, 1] = np.nan
     w[:2, 1] = 5.0, 6.0
     model = XDGMM("auto", random_state=3).fit(w, noise=[0.1, 0.1])
@@ -126,3 +124,66 @@ def test_a_column_that_few_rows_measure_is_left_to_every_fit():
     w[1, 1] = np.nan
     with pytest.raises(ValueError, match=r"measured in at least 2 rows.*got column 1 in one"):
         XDGMM("auto", random_state=3).fit(w, noise=[0.1, 0.1])
+
+
+# -- averages of three folds ----------------------------------------------------------------------
+
+
+QUICK = FitSettings(1, stopping=Stopping(tol=1e-5, max_iter=200, accelerate=True))
+
+
+def averaged_quickly(data):
+    return fit_averaged(data, QUICK, np.random.RandomState(0), folds=3, starts=1)
+
+
+@pytest.fixture(scope="module")
+def on_the_toy():
+    _, w = toy.draw(6000, 0)
+    return averaged_quickly(Observations.from_arrays(w, np.sqrt(np.diag(toy.NOISE))))
+
+
+def test_three_components_are_found(on_the_toy):
+    assert on_the_toy.settings.n_components in (3, 4)  # rows cannot tell these apart
+    table = on_the_toy.table
+    assert table["share"].sum() == pytest.approx(1.0)
+    assert table["share"][table["n_components"] <= 6].sum() == pytest.approx(1.0)
+    assert table["share"][table["n_components"] < 3].sum() == 0  # two are clearly too few
+    assert list(table["n_components"][:4]) == [1, 2, 3, 4]
+
+
+def test_a_single_gaussian_stays_one():
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(2000, 2)) + 0.5 * rng.normal(size=(2000, 2))
+    assert averaged_quickly(Observations.from_arrays(w, [0.5, 0.5])).settings.n_components == 1
+
+
+def test_the_floor_follows_the_rows():
+    """Narrow truths, seen sharply by a tenth of the rows only: the floor must go down."""
+    rng = np.random.default_rng(0)
+    v = 0.05 * rng.normal(size=(4000, 1)) + rng.choice([-2.0, 2.0], size=(4000, 1))
+    sd = np.where(rng.uniform(size=v.shape) < 0.1, 0.02, 0.3)
+    found = averaged_quickly(Observations.from_arrays(v + sd * rng.normal(size=v.shape), sd))
+    assert found.settings.floor < 0.05
+
+
+def test_few_rows_have_few_components():
+    rng = np.random.default_rng(0)
+    found = averaged_quickly(Observations.from_arrays(rng.normal(size=(12, 3)), [0.1, 0.1, 0.1]))
+    assert found.settings.n_components == 1
+
+
+def heavy_tails(n, seed):
+    """Rows in five columns with tails that no few Gaussians have, blurred."""
+    rng = np.random.default_rng(seed)
+    v = rng.normal(size=(n, 5)) / np.sqrt(rng.chisquare(3, size=(n, 1)) / 3)
+    return v, Observations.from_arrays(v + 0.5 * rng.normal(size=v.shape), np.full(5, 0.5))
+
+
+def test_rows_are_judged_by_the_average_that_left_them_out():
+    _, data = heavy_tails(200, 0)
+    fit = averaged_quickly(data)
+    assert len(fit.mixtures) == len(fit.folds) == 3
+    for mixture, fold in zip(fit.mixtures, fit.folds, strict=True):
+        rows = lay_out(data[fold.held])
+        np.testing.assert_allclose(fit.held_out[fold.held], log_p(mixture, rows), rtol=1e-9)
+    assert fit.held_out.mean() > fit.table["held_out"].max() - 1e-3  # no worse than the best alone

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from deconflow import XDGMM, Deconvolver, core, open_rows, streams
+from deconflow import XDGMM, Deconvolver, GaussianMixture, Observations, core, open_rows, streams
 from deconflow.auto.mixtures import thinned
 from deconflow.engines.shared import folds_of_sample
-from deconflow.mixtures import GaussianMixture
-from deconflow.observations import Observations
 from deconflow.xd import (
     CrossFits,
     FitSettings,
@@ -101,8 +99,7 @@ def test_a_sample_has_rows_of_rare_columns(monkeypatch):
 
 
 def test_blocks_of_rows_are_drawn_as_rows_are(monkeypatch):
-    rng = np.random.default_rng(0)
-    rows_p = rng.normal(size=(2, 4000)) + np.array([[0.01], [0.0]])
+    rows_p = np.random.default_rng(0).normal(size=(2, 4000)) + np.array([[0.01], [0.0]])
     often = wins(rows_p, np.ones(4000), np.zeros(2), np.random.RandomState(0))
     monkeypatch.setattr(cross_fits, "MOST_DRAWN", 400)
     blocks = wins(rows_p, np.ones(4000), np.zeros(2), np.random.RandomState(0))
