@@ -15,9 +15,9 @@ from deconflow.checks import (
     is_torch_array,
     like,
     moved,
+    refuse_where,
     take,
 )
-from deconflow.checks import refuse_where as refuse
 
 #: Lower and upper ends of each value's truth, infinite where there is none.
 Ends = tuple[Array, Array]
@@ -365,9 +365,9 @@ class Noise(OfRows, ABC):
 
     def values(self) -> Self:
         """Return the law of all single values as rows, for independent values."""
-        own: dict[str, Any] = {name: getattr(self, name) for name in self.by_row}
+        own = ((name, getattr(self, name)) for name in self.by_row)
         flat: dict[str, Any] = {
-            name: x if x is None else x.reshape(-1, 1, *x.shape[2:]) for name, x in own.items()
+            name: x if x is None else x.reshape(-1, 1, *x.shape[2:]) for name, x in own
         }
         return replace(self, shared=False, **flat, n_rows=len(flat[self.by_row[0]]))
 
@@ -410,7 +410,7 @@ class OtherNoise(Noise):
         if "32" in str(dtype):
             few = f"noise wider than {NARROWEST:g} times the spread of w, for single precision"
             advice = "Use noise.gaussian, or 0.0."
-            refuse(as_array(self.variance()) < NARROWEST**2, few, got="less", advice=advice)
+            refuse_where(as_array(self.variance()) < NARROWEST**2, few, got="less", advice=advice)
         return super().to(dtype=dtype, device=device)
 
 
@@ -492,6 +492,14 @@ def flatten_cholesky(factor: Any) -> Any:
     """Flatten lower-triangular ``(N, D, D)`` into ``(N, D (D + 1) / 2)``."""
     i, j = np.tril_indices(factor.shape[-1])
     return factor[..., i, j]
+
+
+def refuse_unit(unit: Any, dtype: Any) -> None:
+    """Refuse units of the data that single precision, if it is asked for, does not hold."""
+    if "32" in str(dtype):
+        size, advice = as_array(unit), "Change the units of w and noise."
+        what = "a spread of w between 1e-30 and 1e+30, for single precision"
+        refuse_where((size < 1e-30) | (size > 1e30), what, size, advice=advice, shared=True)
 
 
 def total(per_value: Any, observed: Any) -> Any:

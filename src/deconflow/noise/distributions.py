@@ -16,8 +16,16 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from deconflow._types import Array, Complex
-from deconflow.checks import SMALLEST, array_namespace, as_array, as_parameter, like, special_of
-from deconflow.noise.base import Noise, OtherNoise, Table, refuse, total
+from deconflow.checks import (
+    SMALLEST,
+    array_namespace,
+    as_array,
+    as_parameter,
+    like,
+    refuse_where,
+    special_of,
+)
+from deconflow.noise.base import Noise, OtherNoise, Table, total
 from deconflow.noise.gaussian_noise import gaussian
 from deconflow.noise.mixture_fits import fit_scales, fit_tables
 from deconflow.noise.mixture_noise import IndependentMixture
@@ -362,7 +370,7 @@ def table_noise(
     rows = None if shared else len(scale)
     noise = TableNoise(kind, scale, q, location, shared=shared, n_rows=rows)
     bad, wide = ~(noise.variance() > 0), f"noise wider than {SMALLEST:g}"
-    refuse(bad, wide, scale, "the scale {:g}", advice="Change the units.", shared=shared)
+    refuse_where(bad, wide, scale, "the scale {:g}", advice="Change the units.", shared=shared)
     return noise
 
 
@@ -378,6 +386,6 @@ def _positive(**parameters: ArrayLike) -> tuple[list[Array], bool]:
         raise ValueError(f"Expected {next(iter(arrays))} of shape (D,) or (N, D); got {shape}.")
     for name, value in arrays.items():
         bad, what = ~(value > 0) | ~np.isfinite(value), f"positive, finite values of {name}"
-        refuse(bad, f"{what} as noise", value, shared=value.ndim < 2)
+        refuse_where(bad, f"{what} as noise", value, shared=value.ndim < 2)
     full = [np.array(np.broadcast_to(value, shape), ndmin=2) for value in arrays.values()]
     return full, len(shape) == 1

@@ -26,9 +26,17 @@ from torch.distributions import (
 )
 
 from deconflow._types import Array, Complex
-from deconflow.checks import SMALLEST, as_array, as_parameter, is_torch_array, like, take
+from deconflow.checks import (
+    SMALLEST,
+    as_array,
+    as_parameter,
+    is_torch_array,
+    like,
+    refuse_where,
+    take,
+)
 from deconflow.guests import as_guest
-from deconflow.noise.base import JointMixture, Noise, NoiseMixture, OtherNoise, refuse, total
+from deconflow.noise.base import JointMixture, Noise, NoiseMixture, OtherNoise, refuse_unit, total
 from deconflow.noise.distributions import (
     CENTRAL,
     PARTS_BEYOND,
@@ -120,7 +128,8 @@ class LawNoise(OtherNoise):
 
     def variance(self) -> Any:
         """Variances ``(N or 1, D)``; finite also for laws without one."""
-        return like(_finite_variance(self.distribution), self.unit) / self.unit**2
+        variance = as_array(_finite_variance(self.distribution)) / as_array(self.unit) ** 2
+        return like(variance, self.unit)
 
     def as_mixture(self) -> NoiseMixture:
         """Write the law as a mixture of Gaussians."""
@@ -170,10 +179,7 @@ class LawNoise(OtherNoise):
 
     def to(self, *, dtype: Any = None, device: Any = None) -> Self:
         """Return the law for tensors; densities are computed in double precision all the same."""
-        if "32" in str(dtype):
-            size, advice = as_array(self.unit), "Change the units of w and noise."
-            what = "a spread of w between 1e-30 and 1e+30, for single precision"
-            refuse((size < 1e-30) | (size > 1e30), what, size, advice=advice, shared=True)
+        refuse_unit(self.unit, dtype)
         return super().to(dtype=dtype, device=device)
 
     def _take(self, rows: Any, n_rows: int) -> Self:
@@ -322,7 +328,7 @@ def _refuse_narrow(distribution: Distribution, names: list[str], shared: bool) -
         return
     wide = f"noise with a law ({', '.join(names)}) wider than {SMALLEST:g}"
     bad, got = ~(variance > 0), "the variance {:g}"
-    refuse(bad, wide, variance, got, advice="Change the units.", shared=shared)
+    refuse_where(bad, wide, variance, got, advice="Change the units.", shared=shared)
 
 
 def _check_rows(arrays: Mapping[str, Array], shared: bool) -> None:
@@ -335,7 +341,7 @@ def _check_rows(arrays: Mapping[str, Array], shared: bool) -> None:
                 f"got shape {value.shape}."
             )
         bad = ~np.isfinite(value).reshape(rows, -1).all(-1)
-        refuse(bad, f"finite values of {name} as noise", got="NaN or inf", shared=shared)
+        refuse_where(bad, f"finite values of {name} as noise", got="NaN or inf", shared=shared)
 
 
 # -- supports ------------------------------------------------------------------------------------

@@ -14,8 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtri_exp
 
 from deconflow._types import Array, IntArray
-from deconflow.checks import array_namespace, as_array, as_parameter, diagonals, like, special_of
-from deconflow.noise.base import JointMixture, Noise, NoiseMixture, Reading, RowIndex, refuse
+from deconflow.checks import (
+    array_namespace,
+    as_array,
+    as_parameter,
+    diagonals,
+    like,
+    refuse_where,
+    special_of,
+)
+from deconflow.noise.base import JointMixture, Noise, NoiseMixture, Reading, RowIndex, refuse_unit
 from deconflow.noise.coerce import as_noise, rows_of_law
 from deconflow.noise.gaussian_noise import GaussianNoise
 from deconflow.randomness import normal, own_rng, uniform
@@ -266,6 +274,11 @@ class LimitedNoise(Noise):
         lengths = {"reach": self.reach / scale, "spread": self.spread / scale}
         return replace(self, sd=sd, unit=self.unit * scale, **lengths)
 
+    def to(self, *, dtype: Any = None, device: Any = None) -> Self:
+        """Return the law as tensors; an error if single precision does not hold its unit."""
+        refuse_unit(self.unit, dtype)
+        return super().to(dtype=dtype, device=device)
+
     def floor(self, sd: float) -> "LimitedNoise":
         """Return the law with variances larger by ``sd^2``."""
         return replace(self, sd=np.sqrt(self.sd**2 + sd**2))
@@ -353,10 +366,10 @@ def _check_flags(flags: Array, w: Array) -> None:
             f"Expected limits of shape {tuple(w.shape)}, as w; got {tuple(flags.shape)}."
         )
     kinds = "limits of -1 (upper limit), 0 (measured) or 1 (lower limit)"
-    refuse(~((flags == 0) | (np.abs(flags) == 1)), kinds, flags)
+    refuse_where(~((flags == 0) | (np.abs(flags) == 1)), kinds, flags)
     advice = "Put the limit there, or 0 in limits."
     what = "a number in w where there is a limit"
-    refuse((flags != 0) & np.isnan(w), what, got="NaN", advice=advice)
+    refuse_where((flags != 0) & np.isnan(w), what, got="NaN", advice=advice)
 
 
 def _independent_errors(law: Noise) -> Any:

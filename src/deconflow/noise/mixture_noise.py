@@ -16,6 +16,7 @@ from deconflow.checks import (
     diagonals,
     like,
     log_sum_exp,
+    refuse_where,
     solve_lower,
 )
 from deconflow.noise.base import (
@@ -24,7 +25,6 @@ from deconflow.noise.base import (
     OtherNoise,
     Table,
     of_rows,
-    refuse,
     total,
 )
 from deconflow.noise.gaussian_noise import (
@@ -388,12 +388,12 @@ def gaussian_mixture(weights: ArrayLike, means: ArrayLike, covariances: ArrayLik
         )
     for name, x in (("weights", weights), ("means", means), ("covariances", covariances)):
         bad = ~np.isfinite(x).reshape(rows, -1).all(-1)
-        refuse(bad, f"finite {name} as noise", got="NaN or inf", shared=shared)
+        refuse_where(bad, f"finite {name} as noise", got="NaN or inf", shared=shared)
     bad = (weights < 0).any(-1) | (np.abs(weights.sum(-1) - 1) > 1e-6)
-    refuse(bad, "noise weights that sum to one", got="others", shared=shared)
+    refuse_where(bad, "noise weights that sum to one", got="others", shared=shared)
     factors = np.stack([checked_factor(covariances[:, j], shared) for j in range(parts)], 1)
     singular = (np.diagonal(factors, axis1=2, axis2=3) <= 0).reshape(rows, -1).any(1)
-    refuse(singular, "positive definite covariances", got="a singular one", shared=shared)
+    refuse_where(singular, "positive definite covariances", got="a singular one", shared=shared)
     weights = weights / weights.sum(-1, keepdims=True)
     n_rows = None if shared else rows
     return MixtureNoise(weights, means.copy(), factors, shared=shared, n_rows=n_rows)
