@@ -191,7 +191,7 @@ def test_single_precision_holds_units_or_refuses_them(kind, unit):
     exact = law.log_prob(residual.double().numpy())
     np.testing.assert_allclose(single.log_prob(residual), exact, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(single.features(), law.features(), rtol=1e-5, atol=1e-5)
-    with pytest.raises(ValueError, match="for single precision; got 1e[+-]45"):
+    with pytest.raises(ValueError, match=r"for single precision; got 1e[+-]45"):
         law.divide(np.array([unit**2])).to(dtype=torch.float32)
 
 

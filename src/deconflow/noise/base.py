@@ -106,17 +106,12 @@ class JointMixture(NoiseMixture):
         self, rows: IntArray | slice | None = None, columns: IntArray | None = None
     ) -> "JointMixture":
         """Mixtures of some rows and some measured values."""
-        means, covariances = self.means, self.covariances
-        if columns is not None:
-            means = None if means is None else means[..., columns]
-            covariances = covariances[..., columns]
-            if not self.diagonal:
-                covariances = covariances[..., columns, :]
-        return JointMixture(
-            of_rows(self.weights, rows),
-            None if means is None else of_rows(means, rows),
-            of_rows(covariances, rows),
-        )
+        of = slice(None) if columns is None else columns
+        covariances = self.covariances[..., of]
+        if not self.diagonal:
+            covariances = covariances[..., of, :]
+        means = None if self.means is None else of_rows(self.means[..., of], rows)
+        return JointMixture(of_rows(self.weights, rows), means, of_rows(covariances, rows))
 
 
 def of_rows(values: AnyArray, rows: IntArray | slice | None) -> AnyArray:
@@ -346,7 +341,11 @@ class Noise(OfRows, ABC):
         """Return the law of ``n / scale`` for a positive ``scale`` of shape ``(dim,)``."""
 
     def to(self, *, dtype: Any = None, device: Any = None) -> Self:
-        """Return the law as tensors, in some precision and place."""
+        """Return the law as tensors; an error if single precision does not hold its units."""
+        if "32" in str(dtype) and hasattr(self, "unit"):
+            size, advice = as_array(self.unit), "Change the units of w and noise."
+            what = "a spread of w between 1e-30 and 1e+30, for single precision"
+            refuse_where((size < 1e-30) | (size > 1e30), what, size, advice=advice, shared=True)
         return self._changed(lambda x: moved(x, dtype, device))
 
     def in_numpy(self) -> Self:
@@ -492,14 +491,6 @@ def flatten_cholesky(factor: Any) -> Any:
     """Flatten lower-triangular ``(N, D, D)`` into ``(N, D (D + 1) / 2)``."""
     i, j = np.tril_indices(factor.shape[-1])
     return factor[..., i, j]
-
-
-def refuse_unit(unit: Any, dtype: Any) -> None:
-    """Refuse units of the data that single precision, if it is asked for, does not hold."""
-    if "32" in str(dtype):
-        size, advice = as_array(unit), "Change the units of w and noise."
-        what = "a spread of w between 1e-30 and 1e+30, for single precision"
-        refuse_where((size < 1e-30) | (size > 1e30), what, size, advice=advice, shared=True)
 
 
 def total(per_value: Any, observed: Any) -> Any:

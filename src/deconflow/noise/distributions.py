@@ -81,24 +81,11 @@ class Standard:
     step: int = 0
 
 
-# -- normal, Laplace, uniform -------------------------------------------------------------------
-
-
-def _normal(xp: Any, x: Any, q: Any) -> Any:
-    return -0.5 * x**2 - 0.5 * math.log(2 * math.pi)
-
-
-def _laplace(xp: Any, x: Any, q: Any) -> Any:
-    return -math.log(2) - xp.abs(x)
+# -- Laplace --------------------------------------------------------------------------------------
 
 
 def _laplace_quantile(share: Array, q: Array) -> Array:
     return np.copysign(-np.log(2 * np.minimum(share, 1 - share)), share - 0.5)
-
-
-def _uniform(xp: Any, x: Any, q: Any) -> Any:
-    """Log density on the interval; who asks says what lies outside."""
-    return 0 * x - math.log(2)
 
 
 def _constant(value: float) -> Callable[[Array], Array]:
@@ -179,11 +166,12 @@ def _skew(q: Array) -> Array:
 #: The table.
 STANDARD = {
     "normal": Standard(
-        _normal, _constant(1.0), lambda share, q: special.ndtri(share),
+        lambda xp, x, q: -0.5 * x**2 - 0.5 * math.log(2 * math.pi),
+        _constant(1.0), lambda share, q: special.ndtri(share),
         lambda t, q: np.exp(-0.5 * np.square(t)) + 0j, None, symmetric=True,
     ),
     "laplace": Standard(
-        _laplace, _constant(2.0), _laplace_quantile,
+        lambda xp, x, q: -math.log(2) - xp.abs(x), _constant(2.0), _laplace_quantile,
         lambda t, q: 1 / (1 + np.square(t)) + 0j, _half_line, symmetric=True,
     ),
     "student_t": Standard(
@@ -192,7 +180,8 @@ STANDARD = {
         draw=lambda rng, q, size: rng.standard_t(np.broadcast_to(q, size)),
     ),
     "uniform": Standard(
-        _uniform, _constant(1 / 3), lambda share, q: 2 * share - 1,
+        lambda xp, x, q: 0 * x - math.log(2),  # on the interval
+        _constant(1 / 3), lambda share, q: 2 * share - 1,
         lambda t, q: np.sinc(t / np.pi) + 0j, lambda q: np.linspace(-1, 1, 300), half_width=1.0,
     ),
     "split_normal": Standard(

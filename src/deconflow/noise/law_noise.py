@@ -8,6 +8,7 @@ import copy
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -36,7 +37,7 @@ from deconflow.checks import (
     take,
 )
 from deconflow.guests import as_guest
-from deconflow.noise.base import JointMixture, Noise, NoiseMixture, OtherNoise, refuse_unit, total
+from deconflow.noise.base import JointMixture, Noise, NoiseMixture, OtherNoise, total
 from deconflow.noise.distributions import (
     CENTRAL,
     PARTS_BEYOND,
@@ -177,11 +178,6 @@ class LawNoise(OtherNoise):
         """Return the law of ``n / scale``."""
         return replace(self, unit=self.unit * scale, kept=None)
 
-    def to(self, *, dtype: Any = None, device: Any = None) -> Self:
-        """Return the law for tensors; densities are computed in double precision all the same."""
-        refuse_unit(self.unit, dtype)
-        return super().to(dtype=dtype, device=device)
-
     def _take(self, rows: Any, n_rows: int) -> Self:
         taken = super()._take(rows, n_rows)
         if self.shared:
@@ -307,17 +303,12 @@ def same_for_all(distribution: Any) -> Noise:
             f"Expected a noise distribution over shape (D,); got {tuple(shape)}. "
             "For a law that differs by row use deconflow.noise.from_law."
         )
-    return from_law(_Constant(distribution.expand((1, *distribution.batch_shape))), shared=True)
+    one_row = distribution.expand((1, *distribution.batch_shape))
+    return from_law(partial(_same, one_row), shared=True)
 
 
-@dataclass(frozen=True)
-class _Constant:
-    """A law without parameters."""
-
-    distribution: Distribution
-
-    def __call__(self) -> Distribution:
-        return self.distribution
+def _same(distribution: Distribution) -> Distribution:
+    return distribution
 
 
 def _refuse_narrow(distribution: Distribution, names: list[str], shared: bool) -> None:

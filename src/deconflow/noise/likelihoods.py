@@ -23,10 +23,9 @@ from deconflow.checks import (
     as_parameter,
     is_torch_array,
     like,
-    moved,
     refuse_where,
 )
-from deconflow.noise.base import Ends, Noise, OtherNoise, Reading, RowIndex, refuse_unit, total
+from deconflow.noise.base import Ends, Noise, OtherNoise, Reading, RowIndex, total
 from deconflow.noise.coerce import as_noise, rows_in_law, rows_of_law
 from deconflow.noise.gaussian_noise import GaussianNoise
 from deconflow.noise.mixture_fits import images
@@ -172,14 +171,9 @@ class LikelihoodNoise(Noise):
         """Return the law of ``n / scale``."""
         return replace(self, unit=self.unit * scale)
 
-    def to(self, *, dtype: Any = None, device: Any = None) -> Self:
-        """Move to another precision or device.
-
-        Likelihoods are computed in double precision by the processor all the same; what they
-        answer follows ``unit``.
-        """
-        refuse_unit(self.unit, dtype)
-        return replace(self, unit=moved(self.unit, dtype, device))
+    def _changed(self, change: Callable[[Any], Any]) -> Self:
+        """Move ``unit`` alone, which answers follow: likelihoods stay in double precision."""
+        return replace(self, unit=change(self.unit))
 
     # -- truths and residuals -------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from deconflow.checks import (
     refuse_where,
     special_of,
 )
-from deconflow.noise.base import JointMixture, Noise, NoiseMixture, Reading, RowIndex, refuse_unit
+from deconflow.noise.base import JointMixture, Noise, NoiseMixture, Reading, RowIndex
 from deconflow.noise.coerce import as_noise, rows_of_law
 from deconflow.noise.gaussian_noise import GaussianNoise
 from deconflow.randomness import normal, own_rng, uniform
@@ -274,20 +274,16 @@ class LimitedNoise(Noise):
         lengths = {"reach": self.reach / scale, "spread": self.spread / scale}
         return replace(self, sd=sd, unit=self.unit * scale, **lengths)
 
-    def to(self, *, dtype: Any = None, device: Any = None) -> Self:
-        """Return the law as tensors; an error if single precision does not hold its unit."""
-        refuse_unit(self.unit, dtype)
-        return super().to(dtype=dtype, device=device)
-
     def floor(self, sd: float) -> "LimitedNoise":
         """Return the law with variances larger by ``sd^2``."""
         return replace(self, sd=np.sqrt(self.sd**2 + sd**2))
 
-    def for_truths(self, w: Array, clean: Array) -> "LimitedNoise":
-        """Let limits ``w`` reach as far as truths that are known, ``(K, D)`` as rows see them."""
-        return self._reaching(w, *_middle_and_spread(clean))
+    def for_truths(self, w: Array, *clean: Array) -> "LimitedNoise":
+        """Let limits ``w`` reach as far as truths, ``(K, D)`` as rows see them.
 
-    def _reaching(self, w: Array, middle: Array, spread: Array) -> "LimitedNoise":
+        For columns without values in the first array, the next ones say how far.
+        """
+        middle, spread = _middle_and_spread(*clean)
         return replace(self, spread=spread, reach=REACH * spread + np.abs(w - middle))
 
     def complete(self, w: Array, clean: Array) -> Any:
@@ -325,10 +321,9 @@ class Limited(Reading):
             return w, self.noise
         sd = np.array(np.broadcast_to(_independent_errors(law), w.shape))
         values = np.where(self.flags == 0, w, np.nan)
-        middle, spread = _middle_and_spread(values, w, sd)
         unit = np.ones(w.shape[1])
         made = LimitedNoise(self.flags, sd, np.ones_like(sd), unit, unit, n_rows=n_rows)
-        return w, made._reaching(np.nan_to_num(w), middle, spread)
+        return w, made.for_truths(np.nan_to_num(w), values, w, sd)
 
 
 def limited(noise: Any, flags: ArrayLike) -> Limited:
@@ -385,16 +380,16 @@ def _independent_errors(law: Noise) -> Any:
     )
 
 
-def _middle_and_spread(*arrays: Array) -> tuple[Array, Array]:
-    """Median and spread of each column, by the first arrays ``(N, D)`` that have one.
+def _middle_and_spread(*arrays: Array) -> Array:
+    """Medians and spreads ``(2, D)`` of columns, by the first arrays ``(N, D)`` that have one.
 
     Values may be NaN. Outliers do not count, where there is anything beside them.
     """
-    found = [_of_column([array[:, d] for array in arrays]) for d in range(arrays[0].shape[1])]
-    return np.array([middle for middle, _ in found]), np.array([spread for _, spread in found])
+    columns = zip(*(array.T for array in arrays), strict=True)
+    return np.array([_of_column(each) for each in columns]).T
 
 
-def _of_column(arrays: list[Array]) -> tuple[float, float]:
+def _of_column(arrays: tuple[Array, ...]) -> tuple[float, float]:
     columns = (array[np.isfinite(array)] for array in arrays)
     finite = [each for each in columns if len(each)]
     if not finite:

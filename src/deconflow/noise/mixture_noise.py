@@ -231,8 +231,9 @@ class ValueMixtures(OtherNoise):
         shape = (k, len(self), self.dim)
         edges = np.cumsum(as_array(self.weights), -1)
         which = (edges[..., :-1] < own_rng().random(shape)[..., None]).sum(-1)
-        means, sd = (picked(each, which) for each in (self.means, self.sd))
-        return means + sd * normal(shape, self.means)
+        row = np.arange(len(self))[:, None] * (len(self.weights) > 1)
+        part = row, np.arange(self.dim), which
+        return self.means[part] + self.sd[part] * normal(shape, self.means)
 
     def mean(self) -> Any:
         """Means ``(N or 1, D)``."""
@@ -246,8 +247,9 @@ class ValueMixtures(OtherNoise):
     def as_mixture(self) -> IndependentMixture:
         """Return the mixtures themselves: every value has a shape of its own."""
         shape, count = self.weights.shape[:2], self.weights.shape[-1]
-        table = (as_array(x).reshape(-1, count) for x in (self.weights, self.means, self.sd**2))
-        weights, means, variances = table
+        weights, means, variances = (
+            as_array(x).reshape(-1, count) for x in (self.weights, self.means, self.sd**2)
+        )
         which = np.arange(shape[0] * shape[1]).reshape(shape)
         return IndependentMixture((weights, means, variances), which, None, np.ones(shape))
 
@@ -352,12 +354,6 @@ def log_of(weights: Any) -> Any:
     """Logarithm of weights, some of which may be zero."""
     xp = array_namespace(weights)
     return xp.where(weights > 0, xp.log(xp.where(weights > 0, weights, 1.0)), -xp.inf)
-
-
-def picked(values: Any, which: Any) -> Any:
-    """Values ``(N or 1, D, J)`` of the parts ``which``, ``(k, N, D)``."""
-    rows = np.arange(which.shape[1])[:, None] * (len(values) > 1)
-    return values[rows, np.arange(which.shape[2]), which]
 
 
 def gaussian_mixture(weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> MixtureNoise:
