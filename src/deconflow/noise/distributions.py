@@ -356,8 +356,8 @@ def table_noise(
     kind: str, scale: Array, q: Array, shared: bool, location: Any = None
 ) -> TableNoise:
     """Make noise out of the table, of parameters ``(N or 1, D)``."""
-    rows = None if shared else len(scale)
-    noise = TableNoise(kind, scale, q, location, shared=shared, n_rows=rows)
+    n_rows = None if shared else len(scale)
+    noise = TableNoise(kind, scale, q, location, shared=shared, n_rows=n_rows)
     bad, wide = ~(noise.variance() > 0), f"noise wider than {SMALLEST:g}"
     refuse_where(bad, wide, scale, "the scale {:g}", advice="Change the units.", shared=shared)
     return noise

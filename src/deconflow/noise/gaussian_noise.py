@@ -204,8 +204,8 @@ class FreeErrors(OfRows):
         return replace(
             self,
             said=self.said if self.said.n_rows is None else self.said[rows],
-            groups=None if self.groups is None else take(self.groups, rows),
-            replicates=None if self.replicates is None else take(self.replicates, rows),
+            groups=take(self.groups, rows),
+            replicates=take(self.replicates, rows),
         )
 
     def __repr__(self) -> str:

@@ -236,12 +236,12 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike) -> Nois
             f"got batch shape {tuple(distribution.batch_shape)} "
             f"and event shape {tuple(distribution.event_shape)}."
         )
-    own = _our_own(distribution, shared)
+    n_rows = None if shared else shape[0]
+    own = _our_own(distribution, shared, n_rows)
     if own is not None:
         return own
     _refuse_narrow(distribution, [*arrays], shared)
-    rows = None if shared else shape[0]
-    return LawNoise(law, arrays, np.ones(shape[-1]), shared=shared, n_rows=rows)
+    return LawNoise(law, arrays, np.ones(shape[-1]), shared=shared, n_rows=n_rows)
 
 
 def _made(law: Law, parameters: Mapping[str, Any]) -> Any:
@@ -255,9 +255,8 @@ def _made(law: Law, parameters: Mapping[str, Any]) -> Any:
     return made
 
 
-def _our_own(d: Any, shared: bool) -> Noise | None:
+def _our_own(d: Any, shared: bool, n_rows: int | None) -> Noise | None:
     """Return a distribution of torch as noise of this library, if there is such a one."""
-    n_rows = None if shared else (d.batch_shape + d.event_shape)[0]
     forms: dict[type, Callable[[], tuple[Any, ...]]] = {
         distributions.Normal: lambda: ("normal", d.scale, 0 * d.scale, d.loc),
         distributions.Laplace: lambda: ("laplace", d.scale, 0 * d.scale, d.loc),

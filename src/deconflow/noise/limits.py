@@ -120,8 +120,8 @@ class LimitMixture(NoiseMixture):
     @property
     def n_parts(self) -> int:
         """Number of Gaussians of the row that has most."""
-        counts = (self.flags != 0).sum(1)
-        return max(_parts_of(int(count)) for count in np.unique(counts))
+        counts = np.unique((self.flags != 0).sum(1))
+        return max(map(_parts_of, counts.tolist()))
 
     @property
     def patterns(self) -> NDArray[np.uint8]:  # type: ignore[override]
@@ -240,9 +240,8 @@ class LimitedNoise(Noise):
         nobody knows, so that these are no rows to hold real ones against.
         """
         shape = (k, *self.sd.shape)
-        white = normal(shape, self.sd)
-        far = uniform(shape, self.sd) * USUAL_WIDTH * self.spread
-        return white * self.sd - self.flags * far
+        near = normal(shape, self.sd) * self.sd
+        return near - self.flags * (uniform(shape, self.sd) * USUAL_WIDTH * self.spread)
 
     def mean(self) -> Any:
         """Zero for what was measured, and a usual distance for limits; ``(N, D)``."""

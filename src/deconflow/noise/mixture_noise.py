@@ -390,6 +390,7 @@ def gaussian_mixture(weights: ArrayLike, means: ArrayLike, covariances: ArrayLik
     factors = np.stack([checked_factor(covariances[:, j], shared) for j in range(parts)], 1)
     singular = (np.diagonal(factors, axis1=2, axis2=3) <= 0).reshape(rows, -1).any(1)
     refuse_where(singular, "positive definite covariances", got="a singular one", shared=shared)
-    weights = weights / weights.sum(-1, keepdims=True)
-    n_rows = None if shared else rows
-    return MixtureNoise(weights, means.copy(), factors, shared=shared, n_rows=n_rows)
+    return MixtureNoise(
+        weights / weights.sum(-1, keepdims=True), means.copy(), factors,
+        shared=shared, n_rows=None if shared else rows,
+    )  # fmt: skip
