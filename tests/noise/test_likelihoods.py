@@ -67,7 +67,7 @@ def kl(data, parts=None):
     grids, rows = laws.grids, np.arange(len(laws))
     v, mass = grids.masses(laws.by_row)
     z = (v - grids.mode[:, None]) / grids.width[:, None]
-    ends = [(end - grids.mode) / grids.width for end in (grids.low, grids.high)]
+    ends = [((end - grids.mode) / grids.width)[:, None] for end in (grids.low, grids.high)]
     x = images(z, *ends)[..., None]
     c, b, S = (table[which][:, None] for table in (weights, means, variances))
     with np.errstate(invalid="ignore"):
@@ -177,6 +177,21 @@ def test_any_law_may_multiply(law, w):
     error = np.log(w) - np.log(v)
     apart = found - bound.log_prob(error)
     np.testing.assert_allclose(apart[0], apart[1], rtol=1e-4)  # a number of each row
+
+
+@pytest.mark.parametrize("unit", [1e-15, 1e15])
+@pytest.mark.parametrize("kind", ["counts", "limits"])
+def test_single_precision_holds_units_or_refuses_them(kind, unit):
+    flags = np.sign(COUNTS - 3).clip(0)
+    read = noise.poisson(1 / unit) if kind == "counts" else noise.limited([0.5 * unit], flags)
+    w = COUNTS if kind == "counts" else COUNTS * unit
+    law = Observations.from_arrays(w, read).noise.divide(np.array([unit]))
+    single, residual = law.to(dtype=torch.float32), torch.full((1, 5, 1), 0.1)
+    exact = law.log_prob(residual.double().numpy())
+    np.testing.assert_allclose(single.log_prob(residual), exact, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(single.features(), law.features(), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match=r"for single precision; got 1e[+-]45"):
+        law.divide(np.array([unit**2])).to(dtype=torch.float32)
 
 
 # -- bad input ----------------------------------------------------------------------------------

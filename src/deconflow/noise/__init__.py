@@ -77,12 +77,10 @@ __all__ = [
 ]
 __all__ += distributions.__all__
 
-_OF_TORCH = ("LawNoise", "from_law", "same_for_all")
-
 
 def __getattr__(name: str) -> Any:
     """Import what takes distributions of torch when it is first asked for."""
-    if name not in _OF_TORCH:
+    if name not in ("LawNoise", "from_law", "same_for_all"):
         raise AttributeError(f"module 'deconflow.noise' has no attribute {name!r}")
     need("torch", f"noise.{name} takes its distributions")
     import deconflow.noise.law_noise

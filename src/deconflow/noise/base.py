@@ -15,9 +15,9 @@ from deconflow.checks import (
     is_torch_array,
     like,
     moved,
+    refuse_where,
     take,
 )
-from deconflow.checks import refuse_where as refuse
 
 #: Lower and upper ends of each value's truth, infinite where there is none.
 Ends = tuple[Array, Array]
@@ -106,17 +106,12 @@ class JointMixture(NoiseMixture):
         self, rows: IntArray | slice | None = None, columns: IntArray | None = None
     ) -> "JointMixture":
         """Mixtures of some rows and some measured values."""
-        means, covariances = self.means, self.covariances
-        if columns is not None:
-            means = None if means is None else means[..., columns]
-            covariances = covariances[..., columns]
-            if not self.diagonal:
-                covariances = covariances[..., columns, :]
-        return JointMixture(
-            of_rows(self.weights, rows),
-            None if means is None else of_rows(means, rows),
-            of_rows(covariances, rows),
-        )
+        of = slice(None) if columns is None else columns
+        covariances = self.covariances[..., of]
+        if not self.diagonal:
+            covariances = covariances[..., of, :]
+        means = None if self.means is None else of_rows(self.means[..., of], rows)
+        return JointMixture(of_rows(self.weights, rows), means, of_rows(covariances, rows))
 
 
 def of_rows(values: AnyArray, rows: IntArray | slice | None) -> AnyArray:
@@ -346,7 +341,11 @@ class Noise(OfRows, ABC):
         """Return the law of ``n / scale`` for a positive ``scale`` of shape ``(dim,)``."""
 
     def to(self, *, dtype: Any = None, device: Any = None) -> Self:
-        """Return the law as tensors, in some precision and place."""
+        """Return the law as tensors; an error if single precision does not hold its units."""
+        if "32" in str(dtype) and hasattr(self, "unit"):
+            size, advice = as_array(self.unit), "Change the units of w and noise."
+            what = "a spread of w between 1e-30 and 1e+30, for single precision"
+            refuse_where((size < 1e-30) | (size > 1e30), what, size, advice=advice, shared=True)
         return self._changed(lambda x: moved(x, dtype, device))
 
     def in_numpy(self) -> Self:
@@ -365,9 +364,9 @@ class Noise(OfRows, ABC):
 
     def values(self) -> Self:
         """Return the law of all single values as rows, for independent values."""
-        own: dict[str, Any] = {name: getattr(self, name) for name in self.by_row}
+        own = ((name, getattr(self, name)) for name in self.by_row)
         flat: dict[str, Any] = {
-            name: x if x is None else x.reshape(-1, 1, *x.shape[2:]) for name, x in own.items()
+            name: x if x is None else x.reshape(-1, 1, *x.shape[2:]) for name, x in own
         }
         return replace(self, shared=False, **flat, n_rows=len(flat[self.by_row[0]]))
 
@@ -410,7 +409,7 @@ class OtherNoise(Noise):
         if "32" in str(dtype):
             few = f"noise wider than {NARROWEST:g} times the spread of w, for single precision"
             advice = "Use noise.gaussian, or 0.0."
-            refuse(as_array(self.variance()) < NARROWEST**2, few, got="less", advice=advice)
+            refuse_where(as_array(self.variance()) < NARROWEST**2, few, got="less", advice=advice)
         return super().to(dtype=dtype, device=device)
 
 

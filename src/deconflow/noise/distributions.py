@@ -16,8 +16,16 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from deconflow._types import Array, Complex
-from deconflow.checks import SMALLEST, array_namespace, as_array, as_parameter, like, special_of
-from deconflow.noise.base import Noise, OtherNoise, Table, refuse, total
+from deconflow.checks import (
+    SMALLEST,
+    array_namespace,
+    as_array,
+    as_parameter,
+    like,
+    refuse_where,
+    special_of,
+)
+from deconflow.noise.base import Noise, OtherNoise, Table, total
 from deconflow.noise.gaussian_noise import gaussian
 from deconflow.noise.mixture_fits import fit_scales, fit_tables
 from deconflow.noise.mixture_noise import IndependentMixture
@@ -73,24 +81,11 @@ class Standard:
     step: int = 0
 
 
-# -- normal, Laplace, uniform -------------------------------------------------------------------
-
-
-def _normal(xp: Any, x: Any, q: Any) -> Any:
-    return -0.5 * x**2 - 0.5 * math.log(2 * math.pi)
-
-
-def _laplace(xp: Any, x: Any, q: Any) -> Any:
-    return -math.log(2) - xp.abs(x)
+# -- Laplace --------------------------------------------------------------------------------------
 
 
 def _laplace_quantile(share: Array, q: Array) -> Array:
     return np.copysign(-np.log(2 * np.minimum(share, 1 - share)), share - 0.5)
-
-
-def _uniform(xp: Any, x: Any, q: Any) -> Any:
-    """Log density on the interval; who asks says what lies outside."""
-    return 0 * x - math.log(2)
 
 
 def _constant(value: float) -> Callable[[Array], Array]:
@@ -171,11 +166,12 @@ def _skew(q: Array) -> Array:
 #: The table.
 STANDARD = {
     "normal": Standard(
-        _normal, _constant(1.0), lambda share, q: special.ndtri(share),
+        lambda xp, x, q: -0.5 * x**2 - 0.5 * math.log(2 * math.pi),
+        _constant(1.0), lambda share, q: special.ndtri(share),
         lambda t, q: np.exp(-0.5 * np.square(t)) + 0j, None, symmetric=True,
     ),
     "laplace": Standard(
-        _laplace, _constant(2.0), _laplace_quantile,
+        lambda xp, x, q: -math.log(2) - xp.abs(x), _constant(2.0), _laplace_quantile,
         lambda t, q: 1 / (1 + np.square(t)) + 0j, _half_line, symmetric=True,
     ),
     "student_t": Standard(
@@ -184,7 +180,8 @@ STANDARD = {
         draw=lambda rng, q, size: rng.standard_t(np.broadcast_to(q, size)),
     ),
     "uniform": Standard(
-        _uniform, _constant(1 / 3), lambda share, q: 2 * share - 1,
+        lambda xp, x, q: 0 * x - math.log(2),  # on the interval
+        _constant(1 / 3), lambda share, q: 2 * share - 1,
         lambda t, q: np.sinc(t / np.pi) + 0j, lambda q: np.linspace(-1, 1, 300), half_width=1.0,
     ),
     "split_normal": Standard(
@@ -359,10 +356,10 @@ def table_noise(
     kind: str, scale: Array, q: Array, shared: bool, location: Any = None
 ) -> TableNoise:
     """Make noise out of the table, of parameters ``(N or 1, D)``."""
-    rows = None if shared else len(scale)
-    noise = TableNoise(kind, scale, q, location, shared=shared, n_rows=rows)
+    n_rows = None if shared else len(scale)
+    noise = TableNoise(kind, scale, q, location, shared=shared, n_rows=n_rows)
     bad, wide = ~(noise.variance() > 0), f"noise wider than {SMALLEST:g}"
-    refuse(bad, wide, scale, "the scale {:g}", advice="Change the units.", shared=shared)
+    refuse_where(bad, wide, scale, "the scale {:g}", advice="Change the units.", shared=shared)
     return noise
 
 
@@ -378,6 +375,6 @@ def _positive(**parameters: ArrayLike) -> tuple[list[Array], bool]:
         raise ValueError(f"Expected {next(iter(arrays))} of shape (D,) or (N, D); got {shape}.")
     for name, value in arrays.items():
         bad, what = ~(value > 0) | ~np.isfinite(value), f"positive, finite values of {name}"
-        refuse(bad, f"{what} as noise", value, shared=value.ndim < 2)
+        refuse_where(bad, f"{what} as noise", value, shared=value.ndim < 2)
     full = [np.array(np.broadcast_to(value, shape), ndmin=2) for value in arrays.values()]
     return full, len(shape) == 1

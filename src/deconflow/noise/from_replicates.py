@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deconflow._types import Array, BoolArray, IntArray
-from deconflow.checks import as_floats, check_choice, first_bad, refuse_extremes
-from deconflow.noise.base import Noise, Table, refuse
+from deconflow.checks import as_floats, check_choice, first_bad, refuse_extremes, refuse_where
+from deconflow.noise.base import Noise, Table
 from deconflow.noise.distributions import student_t
 from deconflow.noise.gaussian_noise import of_covariance
 from deconflow.noise.mixture_fits import fit_tables
@@ -107,7 +107,7 @@ def _read(values: Any) -> tuple[Array, Array, BoolArray]:
             f"replicate {bad[1]}."
         )
     refuse_extremes("values", x)
-    refuse(np.isnan(x).all((1, 2)), "a replicate or more in every row", got="none")
+    refuse_where(np.isnan(x).all((1, 2)), "a replicate or more in every row", got="none")
     seen = ~np.isnan(x)
     total, count = np.nansum(x, 1), seen.sum(1)
     w = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
@@ -170,8 +170,8 @@ def _pooled_covariance(residual: Array, seen: BoolArray) -> Array:
 def _of_rows(squares: Array, count: IntArray) -> Noise:
     """Student's law for each row; every value needs replicates of its own that differ."""
     where, advice = 'in every row for how="rows"', 'Use how="pooled" or how="mean".'
-    refuse(count < 2, f"two replicates or more {where}", count, advice=advice)
-    refuse(squares == 0, f"replicates that differ {where}", got="equal ones", advice=advice)
+    refuse_where(count < 2, f"two replicates or more {where}", count, advice=advice)
+    refuse_where(squares == 0, f"replicates that differ {where}", got="equal ones", advice=advice)
     degrees = count - 1
     return student_t(scale=np.sqrt(squares / degrees / count), df=degrees.astype(float))
 

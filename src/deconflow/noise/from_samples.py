@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 from scipy.special import multigammaln
 
 from deconflow._types import Array, IntArray
-from deconflow.checks import as_floats, first_bad, refuse_extremes, warn_caller
-from deconflow.noise.base import KeptDraws, Noise, refuse
+from deconflow.checks import as_floats, first_bad, refuse_extremes, refuse_where, warn_caller
+from deconflow.noise.base import KeptDraws, Noise
 from deconflow.noise.gaussian_noise import of_covariance
 from deconflow.noise.mixture_noise import gaussian_mixture
 
@@ -168,11 +168,11 @@ def _check_scatter(mean: Array, scatter: Array) -> None:
     """Refuse rows whose draws lie on a point or a plane."""
     sd = np.sqrt(np.diagonal(scatter, axis1=1, axis2=2))
     different = "draws that differ in every row and column"
-    refuse(sd <= ROUNDING * np.abs(mean), different, got="equal ones")
+    refuse_where(sd <= ROUNDING * np.abs(mean), different, got="equal ones")
     correlation = scatter / (sd[:, :, None] * sd[:, None])
     thin = np.linalg.eigvalsh(correlation)[:, 0] < THINNEST
     advice = "Leave out a column that others determine."
-    refuse(thin, "draws with a covariance", got="draws on a line or a plane", advice=advice)
+    refuse_where(thin, "draws with a covariance", got="draws on a line or a plane", advice=advice)
 
 
 def _warn_of_few(rows: Draws, size: Array) -> None:
@@ -228,12 +228,12 @@ def checked_draws(draws: Any, log_prior: Any) -> Draws:
     counts, columns = (np.array([row.shape[axis] for row in values]) for axis in (0, 1))
     dim = columns[0]
     wanted = f"draws of {dim or 'one or more'} columns in every row, as in row 0"
-    refuse((columns != dim) | (dim == 0), wanted, columns, "{}")
-    refuse([not np.isfinite(row).all() for row in values], "finite draws", got="NaN or inf")
+    refuse_where((columns != dim) | (dim == 0), wanted, columns, "{}")
+    refuse_where([not np.isfinite(row).all() for row in values], "finite draws", got="NaN or inf")
     for i, row in enumerate(values):
         refuse_extremes(f"draws of row {i}", row)
     wanted = f"at least {dim + 2} draws in every row, for the covariance of {dim} values"
-    refuse(counts < dim + 2, wanted, counts, "{}")
+    refuse_where(counts < dim + 2, wanted, counts, "{}")
     return Draws(values, None if log_prior is None else _checked_prior(log_prior, values))
 
 
@@ -288,9 +288,11 @@ def _checked_prior(
             )
     advice = "A posterior has no draws where its prior vanishes."
     vanishing = [(row == -np.inf).any() for row in prior]
-    refuse(vanishing, "a prior that is positive at every draw", got="log_prior -inf", advice=advice)
+    refuse_where(
+        vanishing, "a prior that is positive at every draw", got="log_prior -inf", advice=advice
+    )
     bad = [not np.isfinite(row).all() for row in prior]
-    refuse(bad, "finite values of log_prior", got="NaN or inf")
+    refuse_where(bad, "finite values of log_prior", got="NaN or inf")
     return prior
 
 

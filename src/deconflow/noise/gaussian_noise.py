@@ -16,6 +16,7 @@ from deconflow.checks import (
     as_parameter,
     diagonals,
     like,
+    refuse_where,
     solve_lower,
     take,
 )
@@ -26,7 +27,6 @@ from deconflow.noise.base import (
     as_index,
     count_rows,
     flatten_cholesky,
-    refuse,
 )
 from deconflow.randomness import normal
 
@@ -204,8 +204,8 @@ class FreeErrors(OfRows):
         return replace(
             self,
             said=self.said if self.said.n_rows is None else self.said[rows],
-            groups=None if self.groups is None else take(self.groups, rows),
-            replicates=None if self.replicates is None else take(self.replicates, rows),
+            groups=take(self.groups, rows),
+            replicates=take(self.replicates, rows),
         )
 
     def __repr__(self) -> str:
@@ -360,8 +360,8 @@ def _from_sd(values: ArrayLike) -> GaussianNoise:
     shared = sd.ndim == 1
     sd = np.array(sd, ndmin=2)
     what = "standard deviations (sd)"
-    refuse(~np.isfinite(sd), f"finite {what} as noise", sd, shared=shared)
-    refuse(sd < 0, f"{what} of at least zero as noise", sd, shared=shared)
+    refuse_where(~np.isfinite(sd), f"finite {what} as noise", sd, shared=shared)
+    refuse_where(sd < 0, f"{what} of at least zero as noise", sd, shared=shared)
     return GaussianNoise(sd, shared=shared, n_rows=None if shared else len(sd))
 
 
@@ -373,7 +373,7 @@ def _from_covariance(values: Any) -> GaussianNoise:
         )
     shared = covariance.ndim == 2
     rows = covariance[None] if shared else covariance
-    refuse(~np.isfinite(rows), "finite covariances as noise", rows, shared=shared)
+    refuse_where(~np.isfinite(rows), "finite covariances as noise", rows, shared=shared)
     factor = checked_factor(rows, shared)
     return GaussianNoise(factor, shared=shared, n_rows=None if shared else len(rows))
 
@@ -403,10 +403,10 @@ def _factor_of_piece(rows: Array, shared: bool, first: int) -> Array:
     """Factor some covariances, the first of which has this number."""
     variances = np.diagonal(rows, axis1=1, axis2=2)
     least = "variances of at least zero as noise"
-    refuse(variances < 0, least, variances, shared=shared, first=first)
+    refuse_where(variances < 0, least, variances, shared=shared, first=first)
     sds = np.sqrt(variances)
     uneven = np.abs(rows - rows.swapaxes(1, 2)) > 1e-6 * sds[:, :, None] * sds[:, None]
-    refuse(uneven, "symmetric covariances as noise", rows, shared=shared, first=first)
+    refuse_where(uneven, "symmetric covariances as noise", rows, shared=shared, first=first)
     units = np.where(sds > 0, sds, 1.0)
     correlation = 0.5 * (rows + rows.swapaxes(1, 2)) / (units[:, :, None] * units[:, None])
     return psd_cholesky(correlation, shared=shared, first=first) * units[..., None]
@@ -423,7 +423,7 @@ def psd_cholesky(covariance: Array, *, shared: bool = False, first: int = 0) -> 
         values, vectors = np.linalg.eigh(covariance)
     least, most = values[:, 0], np.abs(values).max(-1)
     expected, got = "positive semi-definite covariances as noise", "the eigenvalue {:g}"
-    refuse(least < -1e-7 * most, expected, least, got, shared=shared, first=first)
+    refuse_where(least < -1e-7 * most, expected, least, got, shared=shared, first=first)
     singular = values[:, 0] <= 1e-13 * values[:, -1]
     factor = np.empty_like(covariance)
     factor[~singular] = np.linalg.cholesky(covariance[~singular])

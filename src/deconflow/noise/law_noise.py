@@ -8,6 +8,7 @@ import copy
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -26,9 +27,17 @@ from torch.distributions import (
 )
 
 from deconflow._types import Array, Complex
-from deconflow.checks import SMALLEST, as_array, as_parameter, is_torch_array, like, take
+from deconflow.checks import (
+    SMALLEST,
+    as_array,
+    as_parameter,
+    is_torch_array,
+    like,
+    refuse_where,
+    take,
+)
 from deconflow.guests import as_guest
-from deconflow.noise.base import JointMixture, Noise, NoiseMixture, OtherNoise, refuse, total
+from deconflow.noise.base import JointMixture, Noise, NoiseMixture, OtherNoise, total
 from deconflow.noise.distributions import (
     CENTRAL,
     PARTS_BEYOND,
@@ -120,7 +129,8 @@ class LawNoise(OtherNoise):
 
     def variance(self) -> Any:
         """Variances ``(N or 1, D)``; finite also for laws without one."""
-        return like(_finite_variance(self.distribution), self.unit) / self.unit**2
+        variance = as_array(_finite_variance(self.distribution)) / as_array(self.unit) ** 2
+        return like(variance, self.unit)
 
     def as_mixture(self) -> NoiseMixture:
         """Write the law as a mixture of Gaussians."""
@@ -167,14 +177,6 @@ class LawNoise(OtherNoise):
     def divide(self, scale: Any) -> Self:
         """Return the law of ``n / scale``."""
         return replace(self, unit=self.unit * scale, kept=None)
-
-    def to(self, *, dtype: Any = None, device: Any = None) -> Self:
-        """Return the law for tensors; densities are computed in double precision all the same."""
-        if "32" in str(dtype):
-            size, advice = as_array(self.unit), "Change the units of w and noise."
-            what = "a spread of w between 1e-30 and 1e+30, for single precision"
-            refuse((size < 1e-30) | (size > 1e30), what, size, advice=advice, shared=True)
-        return super().to(dtype=dtype, device=device)
 
     def _take(self, rows: Any, n_rows: int) -> Self:
         taken = super()._take(rows, n_rows)
@@ -234,12 +236,12 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike) -> Nois
             f"got batch shape {tuple(distribution.batch_shape)} "
             f"and event shape {tuple(distribution.event_shape)}."
         )
-    own = _our_own(distribution, shared)
+    n_rows = None if shared else shape[0]
+    own = _our_own(distribution, shared, n_rows)
     if own is not None:
         return own
     _refuse_narrow(distribution, [*arrays], shared)
-    rows = None if shared else shape[0]
-    return LawNoise(law, arrays, np.ones(shape[-1]), shared=shared, n_rows=rows)
+    return LawNoise(law, arrays, np.ones(shape[-1]), shared=shared, n_rows=n_rows)
 
 
 def _made(law: Law, parameters: Mapping[str, Any]) -> Any:
@@ -253,9 +255,8 @@ def _made(law: Law, parameters: Mapping[str, Any]) -> Any:
     return made
 
 
-def _our_own(d: Any, shared: bool) -> Noise | None:
+def _our_own(d: Any, shared: bool, n_rows: int | None) -> Noise | None:
     """Return a distribution of torch as noise of this library, if there is such a one."""
-    n_rows = None if shared else (d.batch_shape + d.event_shape)[0]
     forms: dict[type, Callable[[], tuple[Any, ...]]] = {
         distributions.Normal: lambda: ("normal", d.scale, 0 * d.scale, d.loc),
         distributions.Laplace: lambda: ("laplace", d.scale, 0 * d.scale, d.loc),
@@ -301,17 +302,12 @@ def same_for_all(distribution: Any) -> Noise:
             f"Expected a noise distribution over shape (D,); got {tuple(shape)}. "
             "For a law that differs by row use deconflow.noise.from_law."
         )
-    return from_law(_Constant(distribution.expand((1, *distribution.batch_shape))), shared=True)
+    one_row = distribution.expand((1, *distribution.batch_shape))
+    return from_law(partial(_same, one_row), shared=True)
 
 
-@dataclass(frozen=True)
-class _Constant:
-    """A law without parameters."""
-
-    distribution: Distribution
-
-    def __call__(self) -> Distribution:
-        return self.distribution
+def _same(distribution: Distribution) -> Distribution:
+    return distribution
 
 
 def _refuse_narrow(distribution: Distribution, names: list[str], shared: bool) -> None:
@@ -322,7 +318,7 @@ def _refuse_narrow(distribution: Distribution, names: list[str], shared: bool) -
         return
     wide = f"noise with a law ({', '.join(names)}) wider than {SMALLEST:g}"
     bad, got = ~(variance > 0), "the variance {:g}"
-    refuse(bad, wide, variance, got, advice="Change the units.", shared=shared)
+    refuse_where(bad, wide, variance, got, advice="Change the units.", shared=shared)
 
 
 def _check_rows(arrays: Mapping[str, Array], shared: bool) -> None:
@@ -335,7 +331,7 @@ def _check_rows(arrays: Mapping[str, Array], shared: bool) -> None:
                 f"got shape {value.shape}."
             )
         bad = ~np.isfinite(value).reshape(rows, -1).all(-1)
-        refuse(bad, f"finite values of {name} as noise", got="NaN or inf", shared=shared)
+        refuse_where(bad, f"finite values of {name} as noise", got="NaN or inf", shared=shared)
 
 
 # -- supports ------------------------------------------------------------------------------------

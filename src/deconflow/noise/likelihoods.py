@@ -14,21 +14,21 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp, xlog1py, xlogy
+from scipy.special import logsumexp, softmax, xlog1py, xlogy
 
 from deconflow._types import Array, IntArray
 from deconflow.checks import (
     as_array,
     as_floats,
     as_parameter,
-    first_bad,
     is_torch_array,
     like,
-    moved,
+    refuse_where,
 )
-from deconflow.noise.base import Ends, Noise, OtherNoise, Reading, RowIndex, refuse, total
+from deconflow.noise.base import Ends, Noise, OtherNoise, Reading, RowIndex, total
 from deconflow.noise.coerce import as_noise, rows_in_law, rows_of_law
 from deconflow.noise.gaussian_noise import GaussianNoise
+from deconflow.noise.mixture_fits import images
 from deconflow.noise.mixture_noise import IndependentMixture
 from deconflow.noise.value_likelihoods import Measuring, ValueLikelihoods, different
 from deconflow.randomness import isolated_rng, own_rng
@@ -76,9 +76,7 @@ class LikelihoodNoise(Noise):
         cls, measuring: Measuring, w: Array, parameters: Mapping[str, Array], low: Any, high: Any
     ) -> "LikelihoodNoise":
         """Look at values ``(N, M)``, with parameters of that shape, and ends ``(M,)`` or one."""
-        rows, columns = np.meshgrid(*(np.arange(n) for n in w.shape), indexing="ij")
-        where = np.stack([rows, columns], -1)
-        laws, which = different(measuring, w, parameters, low, high, where)
+        laws, which = different(measuring, w, parameters, low, high)
         return cls(laws, which, laws.grids.mean[which], np.ones(w.shape[1]), n_rows=len(w))
 
     @property
@@ -93,9 +91,8 @@ class LikelihoodNoise(Noise):
         ends = self.truth_ends
         if ends is not None and (low == ends[0]).all() and (high == ends[1]).all():
             return self
-        own = {name: value[self.which] for name, value in self.laws.parameters.items()}
-        w, where = self.laws.w[self.which], self.laws.where[self.which]
-        laws, which = different(self.laws.measuring, w, own, low, high, where)
+        own = self.laws[self.which]
+        laws, which = different(own.measuring, own.w, own.parameters, low, high)
         return replace(self, laws=laws, which=which)
 
     def log_prob(self, residual: Any) -> Any:
@@ -133,11 +130,9 @@ class LikelihoodNoise(Noise):
     def measure(self, clean: Any, w: Any) -> "tuple[Any, LikelihoodNoise]":
         """Measure clean values anew, as their rows were, which now have the values ``w``."""
         rng = np.random.default_rng(int(own_rng().integers(2**62)))
-        v = self._truth(as_array(w - clean))
-        laws, which = self.laws, self.which
-        new = laws.simulate(which, v, rng)
-        own = {name: value[which] for name, value in laws.parameters.items()}
-        made = LikelihoodNoise.of(laws.measuring, new, own, laws.low[which], laws.high[which])
+        own = self.laws[self.which]
+        new = own.simulate(self._truth(as_array(w - clean)), rng)
+        made = LikelihoodNoise.of(own.measuring, new, own.parameters, own.low, own.high)
         noise = replace(made, unit=self.unit, signs=self.signs, observed=self.observed)
         shift = self._signed(made.location - self.location) / as_array(self.unit)
         return w + like(shift, w), noise
@@ -148,7 +143,8 @@ class LikelihoodNoise(Noise):
 
     def variance(self) -> Any:
         """Variances ``(N, M)``."""
-        return like(self.laws.grids.variance[self.which], self.unit) / self.unit**2
+        variance = self.laws.grids.variance[self.which] / as_array(self.unit) ** 2
+        return like(variance, self.unit)
 
     def features(self) -> Any:
         """Standard deviations, then means."""
@@ -175,13 +171,9 @@ class LikelihoodNoise(Noise):
         """Return the law of ``n / scale``."""
         return replace(self, unit=self.unit * scale)
 
-    def to(self, *, dtype: Any = None, device: Any = None) -> Self:
-        """Move to another precision or device.
-
-        Likelihoods are computed in double precision by the processor all the same; what they
-        answer follows ``unit``.
-        """
-        return replace(self, unit=moved(self.unit, dtype, device))
+    def _changed(self, change: Callable[[Any], Any]) -> Self:
+        """Move ``unit`` alone, which answers follow: likelihoods stay in double precision."""
+        return replace(self, unit=change(self.unit))
 
     # -- truths and residuals -------------------------------------------------------------------
 
@@ -220,21 +212,17 @@ class LikelihoodNoise(Noise):
         low, high = self._ends()
         x = np.where(v < low, 2 * low - v, np.where(v > high, 2 * high - v, v))
         inside = (x >= low) & (x <= high)  # not so from one mirror image on
-        shares = logsumexp([self._log_mixture(u) for u in self._images(x)], axis=0)
+        shares = logsumexp(self._log_mixture(images(x, low, high)), axis=0)
         with np.errstate(invalid="ignore"):
             log_p = self._log_prob_of(x) + self._log_mixture(v) - shares
         return np.where(inside, log_p, -np.inf)
 
     def _one_image(self, x: Array) -> Array:
         """Move truths to one of their images each, by the mixture's shares."""
-        images = np.stack(self._images(x))
-        log_shares = np.stack([self._log_mixture(u) for u in images])
-        shares = np.exp(log_shares - logsumexp(log_shares, axis=0))
+        each = images(x, *self._ends())
+        shares = softmax(self._log_mixture(each), axis=0)
         chosen = (np.cumsum(shares, 0) < own_rng().random(x.shape)).sum(0)
-        return np.take_along_axis(images, np.minimum(chosen, len(images) - 1)[None], 0)[0]
-
-    def _images(self, x: Array) -> list[Array]:
-        return [x, *(2 * end - x for end in self._ends() if np.isfinite(end).any())]
+        return np.take_along_axis(each, np.minimum(chosen, len(each) - 1)[None], 0)[0]
 
     def _gaussians(self) -> tuple[Any, IntArray]:
         return self.laws.gaussians(PARTS_OF_ONE if self.dim == 1 else PARTS_OF_MANY)
@@ -290,13 +278,12 @@ class LikelihoodReading(Reading):
 
     def read(self, w: Array) -> tuple[Array, LikelihoodNoise]:
         """Return locations ``(N, M)`` in the units of the truth, and the law of their noise."""
-        values = w
-        own = {name: _spread(x, name, values.shape) for name, x in self.parameters.items()}
-        seen = ~np.isnan(values)
+        own = {name: _spread(x, name, w.shape) for name, x in self.parameters.items()}
+        seen = ~np.isnan(w)
         if not seen.any():
             raise ValueError("Expected values in w; got none but missing ones.")
         first = tuple(np.argwhere(seen)[0])  # a value that is missing has the law of any other
-        values = np.where(seen, values, values[first])
+        values = np.where(seen, w, w[first])
         own = {name: np.where(seen, x, x[first]) for name, x in own.items()}
         if self.check is not None:
             self.check(values, own)
@@ -437,10 +424,8 @@ def _check_binomial(w: Array, parameters: Mapping[str, Array]) -> None:
     n = parameters["n"]
     _refuse(n, lambda n: _whole(n) & (n > 0), "n", "whole numbers of trials, 1 or more")
     _refuse(w, _whole, "w", "successes, whole numbers of at least 0, for noise.binomial")
-    position = first_bad(w > n)
-    if position is not None:
-        got = f"{w[position]:g} of {n[position]:g}"
-        refuse(w > n, "no more successes in w than trials n", got=got)
+    both, got = np.stack([w, n], -1), "{0[0]:g} of {0[1]:g}"
+    refuse_where(w > n, "no more successes in w than trials n", both, got)
 
 
 def _whole(x: Array) -> Any:
@@ -473,7 +458,7 @@ class MultiplicativeReading(Reading):
 
     def read(self, w: Array) -> tuple[Array, LikelihoodNoise]:
         """Return locations ``(N, M)`` in the units of the truth, and the law of their noise."""
-        refuse(w <= 0, "values above 0 in w for noise.multiplicative", w)
+        refuse_where(w <= 0, "values above 0 in w for noise.multiplicative", w)
         law = as_noise(self.law, *w.shape)
         if not (isinstance(law, GaussianNoise | OtherNoise) and law.independent):
             raise ValueError(
@@ -523,7 +508,7 @@ def _spread(values: Any, name: str, shape: tuple[int, int]) -> Array:
 
 
 def _refuse(values: Array, good: Callable[[Array], Any], name: str, what: str) -> None:
-    refuse(~(good(values) & np.isfinite(values)), what, values, f"{{:g}} in {name}")
+    refuse_where(~(good(values) & np.isfinite(values)), what, values, f"{{:g}} in {name}")
 
 
 def _checked_ends(ends: Any) -> tuple[float | None, float | None]:

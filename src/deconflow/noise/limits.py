@@ -14,8 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtri_exp
 
 from deconflow._types import Array, IntArray
-from deconflow.checks import array_namespace, as_array, as_parameter, diagonals, like, special_of
-from deconflow.noise.base import JointMixture, Noise, NoiseMixture, Reading, RowIndex, refuse
+from deconflow.checks import (
+    array_namespace,
+    as_array,
+    as_parameter,
+    diagonals,
+    like,
+    refuse_where,
+    special_of,
+)
+from deconflow.noise.base import JointMixture, Noise, NoiseMixture, Reading, RowIndex
 from deconflow.noise.coerce import as_noise, rows_of_law
 from deconflow.noise.gaussian_noise import GaussianNoise
 from deconflow.randomness import normal, own_rng, uniform
@@ -112,8 +120,8 @@ class LimitMixture(NoiseMixture):
     @property
     def n_parts(self) -> int:
         """Number of Gaussians of the row that has most."""
-        counts = (self.flags != 0).sum(1)
-        return max(_parts_of(int(count)) for count in np.unique(counts))
+        counts = np.unique((self.flags != 0).sum(1))
+        return max(map(_parts_of, counts.tolist()))
 
     @property
     def patterns(self) -> NDArray[np.uint8]:  # type: ignore[override]
@@ -232,9 +240,8 @@ class LimitedNoise(Noise):
         nobody knows, so that these are no rows to hold real ones against.
         """
         shape = (k, *self.sd.shape)
-        white = normal(shape, self.sd)
-        far = uniform(shape, self.sd) * USUAL_WIDTH * self.spread
-        return white * self.sd - self.flags * far
+        near = normal(shape, self.sd) * self.sd
+        return near - self.flags * (uniform(shape, self.sd) * USUAL_WIDTH * self.spread)
 
     def mean(self) -> Any:
         """Zero for what was measured, and a usual distance for limits; ``(N, D)``."""
@@ -270,11 +277,12 @@ class LimitedNoise(Noise):
         """Return the law with variances larger by ``sd^2``."""
         return replace(self, sd=np.sqrt(self.sd**2 + sd**2))
 
-    def for_truths(self, w: Array, clean: Array) -> "LimitedNoise":
-        """Let limits ``w`` reach as far as truths that are known, ``(K, D)`` as rows see them."""
-        return self._reaching(w, *_middle_and_spread(clean))
+    def for_truths(self, w: Array, *clean: Array) -> "LimitedNoise":
+        """Let limits ``w`` reach as far as truths, ``(K, D)`` as rows see them.
 
-    def _reaching(self, w: Array, middle: Array, spread: Array) -> "LimitedNoise":
+        For columns without values in the first array, the next ones say how far.
+        """
+        middle, spread = _middle_and_spread(*clean)
         return replace(self, spread=spread, reach=REACH * spread + np.abs(w - middle))
 
     def complete(self, w: Array, clean: Array) -> Any:
@@ -312,10 +320,9 @@ class Limited(Reading):
             return w, self.noise
         sd = np.array(np.broadcast_to(_independent_errors(law), w.shape))
         values = np.where(self.flags == 0, w, np.nan)
-        middle, spread = _middle_and_spread(values, w, sd)
         unit = np.ones(w.shape[1])
         made = LimitedNoise(self.flags, sd, np.ones_like(sd), unit, unit, n_rows=n_rows)
-        return w, made._reaching(np.nan_to_num(w), middle, spread)
+        return w, made.for_truths(np.nan_to_num(w), values, w, sd)
 
 
 def limited(noise: Any, flags: ArrayLike) -> Limited:
@@ -353,10 +360,10 @@ def _check_flags(flags: Array, w: Array) -> None:
             f"Expected limits of shape {tuple(w.shape)}, as w; got {tuple(flags.shape)}."
         )
     kinds = "limits of -1 (upper limit), 0 (measured) or 1 (lower limit)"
-    refuse(~((flags == 0) | (np.abs(flags) == 1)), kinds, flags)
+    refuse_where(~((flags == 0) | (np.abs(flags) == 1)), kinds, flags)
     advice = "Put the limit there, or 0 in limits."
     what = "a number in w where there is a limit"
-    refuse((flags != 0) & np.isnan(w), what, got="NaN", advice=advice)
+    refuse_where((flags != 0) & np.isnan(w), what, got="NaN", advice=advice)
 
 
 def _independent_errors(law: Noise) -> Any:
@@ -372,16 +379,16 @@ def _independent_errors(law: Noise) -> Any:
     )
 
 
-def _middle_and_spread(*arrays: Array) -> tuple[Array, Array]:
-    """Median and spread of each column, by the first arrays ``(N, D)`` that have one.
+def _middle_and_spread(*arrays: Array) -> Array:
+    """Medians and spreads ``(2, D)`` of columns, by the first arrays ``(N, D)`` that have one.
 
     Values may be NaN. Outliers do not count, where there is anything beside them.
     """
-    found = [_of_column([array[:, d] for array in arrays]) for d in range(arrays[0].shape[1])]
-    return np.array([middle for middle, _ in found]), np.array([spread for _, spread in found])
+    columns = zip(*(array.T for array in arrays), strict=True)
+    return np.array([_of_column(each) for each in columns]).T
 
 
-def _of_column(arrays: list[Array]) -> tuple[float, float]:
+def _of_column(arrays: tuple[Array, ...]) -> tuple[float, float]:
     columns = (array[np.isfinite(array)] for array in arrays)
     finite = [each for each in columns if len(each)]
     if not finite:

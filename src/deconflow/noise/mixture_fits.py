@@ -67,12 +67,11 @@ def _quantiles(x: Array, mass: Array, parts: int) -> Array:
 
 
 def images(v: Array, low: Array, high: Array) -> Array:
-    """Return points ``(U, G)`` and their images ``(S, U, G)`` at ends ``(U,)``, infinite if none.
+    """Return points ``(...)`` and their images ``(S, ...)`` at ends, infinite if there are none.
 
     An end that none of them has makes no image.
     """
-    ends = [end[:, None] for end in (low, high) if np.isfinite(end).any()]
-    return np.stack([v, *(2 * end - v for end in ends)])
+    return np.stack([v, *(2 * end - v for end in (low, high) if np.isfinite(end).any())])
 
 
 def fit_folded(v: Array, mass: Array, low: Array, high: Array, parts: int) -> Table:
@@ -98,7 +97,7 @@ def fit_folded(v: Array, mass: Array, low: Array, high: Array, parts: int) -> Ta
 
 def _fit_folded(v: Array, mass: Array, low: Array, high: Array, parts: int) -> Table:
     """Fit laws that have the same ends; arrays are ``(J, S, U, G)``, quickest to add up."""
-    x = images(v, low, high)
+    x = images(v, low[:, None], high[:, None])
     mean = (mass * v).sum(1)
     variance = (mass * np.square(v - mean[:, None])).sum(1)
     shares = (np.arange(parts) + 0.5) / parts

@@ -16,6 +16,7 @@ from deconflow.checks import (
     diagonals,
     like,
     log_sum_exp,
+    refuse_where,
     solve_lower,
 )
 from deconflow.noise.base import (
@@ -24,7 +25,6 @@ from deconflow.noise.base import (
     OtherNoise,
     Table,
     of_rows,
-    refuse,
     total,
 )
 from deconflow.noise.gaussian_noise import (
@@ -231,8 +231,9 @@ class ValueMixtures(OtherNoise):
         shape = (k, len(self), self.dim)
         edges = np.cumsum(as_array(self.weights), -1)
         which = (edges[..., :-1] < own_rng().random(shape)[..., None]).sum(-1)
-        means, sd = (picked(each, which) for each in (self.means, self.sd))
-        return means + sd * normal(shape, self.means)
+        row = np.arange(len(self))[:, None] * (len(self.weights) > 1)
+        part = row, np.arange(self.dim), which
+        return self.means[part] + self.sd[part] * normal(shape, self.means)
 
     def mean(self) -> Any:
         """Means ``(N or 1, D)``."""
@@ -246,8 +247,9 @@ class ValueMixtures(OtherNoise):
     def as_mixture(self) -> IndependentMixture:
         """Return the mixtures themselves: every value has a shape of its own."""
         shape, count = self.weights.shape[:2], self.weights.shape[-1]
-        table = (as_array(x).reshape(-1, count) for x in (self.weights, self.means, self.sd**2))
-        weights, means, variances = table
+        weights, means, variances = (
+            as_array(x).reshape(-1, count) for x in (self.weights, self.means, self.sd**2)
+        )
         which = np.arange(shape[0] * shape[1]).reshape(shape)
         return IndependentMixture((weights, means, variances), which, None, np.ones(shape))
 
@@ -354,12 +356,6 @@ def log_of(weights: Any) -> Any:
     return xp.where(weights > 0, xp.log(xp.where(weights > 0, weights, 1.0)), -xp.inf)
 
 
-def picked(values: Any, which: Any) -> Any:
-    """Values ``(N or 1, D, J)`` of the parts ``which``, ``(k, N, D)``."""
-    rows = np.arange(which.shape[1])[:, None] * (len(values) > 1)
-    return values[rows, np.arange(which.shape[2]), which]
-
-
 def gaussian_mixture(weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> MixtureNoise:
     """Noise whose law is a mixture of ``J`` Gaussians.
 
@@ -388,12 +384,13 @@ def gaussian_mixture(weights: ArrayLike, means: ArrayLike, covariances: ArrayLik
         )
     for name, x in (("weights", weights), ("means", means), ("covariances", covariances)):
         bad = ~np.isfinite(x).reshape(rows, -1).all(-1)
-        refuse(bad, f"finite {name} as noise", got="NaN or inf", shared=shared)
+        refuse_where(bad, f"finite {name} as noise", got="NaN or inf", shared=shared)
     bad = (weights < 0).any(-1) | (np.abs(weights.sum(-1) - 1) > 1e-6)
-    refuse(bad, "noise weights that sum to one", got="others", shared=shared)
+    refuse_where(bad, "noise weights that sum to one", got="others", shared=shared)
     factors = np.stack([checked_factor(covariances[:, j], shared) for j in range(parts)], 1)
     singular = (np.diagonal(factors, axis1=2, axis2=3) <= 0).reshape(rows, -1).any(1)
-    refuse(singular, "positive definite covariances", got="a singular one", shared=shared)
-    weights = weights / weights.sum(-1, keepdims=True)
-    n_rows = None if shared else rows
-    return MixtureNoise(weights, means.copy(), factors, shared=shared, n_rows=n_rows)
+    refuse_where(singular, "positive definite covariances", got="a singular one", shared=shared)
+    return MixtureNoise(
+        weights / weights.sum(-1, keepdims=True), means.copy(), factors,
+        shared=shared, n_rows=None if shared else rows,
+    )  # fmt: skip

@@ -5,7 +5,7 @@ as the width ``s`` near it and coarse far away, up to the ends of the truth.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -40,10 +40,6 @@ ALIKE = 0.01
 EVERY = 4
 
 
-class EndlessError(ValueError):
-    """A likelihood without an integral over the truth: its number, and whether it is zero."""
-
-
 @dataclass(frozen=True)
 class Grids:
     """Grids of likelihoods; all arrays are ``(U,)``.
@@ -73,7 +69,7 @@ class Grids:
     variance: Array
 
     def __getitem__(self, which: IntArray | slice) -> "Grids":
-        return Grids(*(getattr(self, each.name)[which] for each in fields(self)))
+        return Grids(*(values[which] for values in vars(self).values()))
 
     def points(self) -> tuple[Array, Array]:
         """Return truths ``(U, G)``, and what a sum over them weighs each with."""
@@ -148,11 +144,10 @@ class ValueLikelihoods:
         """Log density of truths ``v`` by likelihoods ``which``, of one shape, within the ends."""
         return self._log_l(which, v) - self.grids.log_norm[which]
 
-    def simulate(self, which: IntArray, v: Array, rng: np.random.Generator) -> Array:
-        """Measure truths ``v`` anew."""
-        v = np.clip(v, self.low[which], self.high[which])
-        own = {name: value[which] for name, value in self.parameters.items()}
-        measured = np.asarray(self.measuring.simulate(v, rng, **own), dtype=np.float64)
+    def simulate(self, v: Array, rng: np.random.Generator) -> Array:
+        """Measure anew the truth ``v`` of each likelihood."""
+        v = np.clip(v, self.low, self.high)
+        measured = np.asarray(self.measuring.simulate(v, rng, **self.parameters), dtype=np.float64)
         if measured.shape != v.shape or np.isnan(measured).any():
             raise ValueError(
                 f"Expected simulate to return numbers of the shape of v, {v.shape}; got shape "
@@ -169,11 +164,8 @@ class ValueLikelihoods:
         edges = np.searchsorted(number[order], np.arange(len(used) + 1))
         for start in range(0, len(used), AT_ONCE):
             some = slice(start, start + AT_ONCE)
-            grids = self.grids[used[some]]
-            v, weights = grids.points()
-            height = (
-                np.exp(self.log_prob(used[some, None].repeat(POINTS, 1), v)) * weights / SIMPSON
-            )
+            v, mass = self.grids[used[some]].masses(self[used[some]].by_row)
+            height = mass / SIMPSON
             below = np.cumsum(0.5 * (height[:, 1:] + height[:, :-1]), axis=1)
             for i in range(len(v)):
                 mine = order[edges[start + i] : edges[start + i + 1]]
@@ -184,23 +176,20 @@ class ValueLikelihoods:
     @cached_property
     def grids(self) -> Grids:
         """Modes, widths, norms and moments."""
-        found = [self._look(slice(i, i + AT_ONCE)) for i in range(0, len(self), AT_ONCE)]
-        names = Grids.__dataclass_fields__
-        return Grids(*(np.concatenate([getattr(each, name) for each in found]) for name in names))
+        pieces = [find_grids(self[i : i + AT_ONCE]) for i in range(0, len(self), AT_ONCE)]
+        columns = zip(*(vars(each).values() for each in pieces), strict=True)
+        return Grids(*map(np.concatenate, columns))
 
-    def _look(self, some: slice) -> Grids:
-        mine = self[some]
-        try:
-            return find_grids(mine.by_row, mine.low, mine.high, mine.w)
-        except EndlessError as error:
-            number, zero = error.args
-            row, column = mine.where[number]
-            what = "that is zero for every truth" if zero else "that falls off nowhere"
+    def refuse_endless(self, bad: BoolArray, what: str = "that falls off nowhere") -> None:
+        """Refuse likelihoods without an integral over the truth."""
+        if bad.any():
+            number = int(bad.argmax())
+            row, column = self.where[number]
             raise ValueError(
                 "Expected a likelihood of w with an integral over the truth; got one "
-                f"{what}, for {mine.w[number]:g} in row {row}, column {column}. "
+                f"{what}, for {self.w[number]:g} in row {row}, column {column}. "
                 f"{self.measuring.advice}"
-            ) from None
+            )
 
     def gaussians(self, parts: int) -> tuple[Table, IntArray]:
         """Return Gaussians of ``(v - mode) / width``, and which of them belong to each likelihood.
@@ -263,16 +252,11 @@ class ValueLikelihoods:
 
 
 def different(
-    measuring: Measuring,
-    w: Array,
-    parameters: Mapping[str, Array],
-    low: Array,
-    high: Array,
-    where: IntArray,
+    measuring: Measuring, w: Array, parameters: Mapping[str, Array], low: Any, high: Any
 ) -> tuple[ValueLikelihoods, IntArray]:
     """Return the different likelihoods among values ``(N, M)``, and which of them each has.
 
-    Parameters are of the same shape; ``where``, ``(N, M, 2)``, says where values stand.
+    Parameters are of the same shape, ends of one that fits it.
     """
     columns = [np.broadcast_to(x, w.shape) for x in (w, *parameters.values(), low, high)]
     numbers = np.zeros(w.size, np.int64)
@@ -282,7 +266,7 @@ def different(
         _, first, numbers = np.unique(joined, return_index=True, return_inverse=True)
     flat = [column.reshape(-1)[first] for column in columns]
     own = dict(zip(parameters, flat[1:-2], strict=True))
-    where = np.broadcast_to(where, (*w.shape, 2)).reshape(-1, 2)[first]
+    where = np.stack(np.unravel_index(first, w.shape), -1)
     laws = ValueLikelihoods(measuring, flat[0], own, flat[-2], flat[-1], where)
     return laws, numbers.reshape(w.shape)
 
@@ -290,23 +274,21 @@ def different(
 # -- grids ----------------------------------------------------------------------------------------
 
 
-def find_grids(log_l: LogLikelihood, low: Array, high: Array, near: Array) -> Grids:
-    """Look for the mass of likelihoods of one bump each, between ends ``(U,)`` of the truth.
-
-    Without ends the search begins at ``near``.
-    """
-    mode, top = _modes(log_l, low, high, near)
+def find_grids(laws: ValueLikelihoods) -> Grids:
+    """Look for the mass of likelihoods of one bump each, between the ends of the truth."""
+    log_l, low, high = laws.by_row, laws.low, laws.high
+    mode, top = _modes(laws)
     room = {-1.0: mode - low, 1.0: high - mode}
     widths = {side: _fallen(log_l, mode, top, side, WIDTH, room[side]) for side in room}
     # A side that ends before the likelihood has fallen says nothing of the width.
     sides = np.stack([np.where(widths[side] < room[side], widths[side], np.nan) for side in room])
     flat = np.isnan(sides).all(0)
     sides[:, flat] = 0.5 * (high - low)[flat]
-    _refuse(flat & ~np.isfinite(high - low), zero=False)
+    laws.refuse_endless(flat & ~np.isfinite(high - low))
     width = np.nanmean(sides, axis=0)
     reach = {side: _fallen(log_l, mode, top, side, NOTHING, room[side]) for side in room}
     for far in reach.values():
-        _refuse(~(far <= FARTHEST * width), zero=False)
+        laws.refuse_endless(~(far <= FARTHEST * width))
     t_low, t_high = -np.arcsinh(reach[-1.0] / width), np.arcsinh(reach[1.0] / width)
     grids = Grids(low, high, mode, top, width, t_low, t_high, top, mode, width)
     v, weights = grids.points()
@@ -317,20 +299,15 @@ def find_grids(log_l: LogLikelihood, low: Array, high: Array, near: Array) -> Gr
     return replace(grids, log_norm=top + np.log(total), mean=mean, variance=variance)
 
 
-def _refuse(bad: BoolArray, zero: bool) -> None:
-    if bad.any():
-        raise EndlessError(int(bad.argmax()), zero)
-
-
-def _modes(log_l: LogLikelihood, low: Array, high: Array, near: Array) -> tuple[Array, Array]:
+def _modes(laws: ValueLikelihoods) -> tuple[Array, Array]:
     """Find the largest value of each by a scan over all sizes, and closer looks around it."""
-    v = _scan(low, high, near)
+    v = _scan(laws.low, laws.high, laws.w)
     row = np.arange(len(v))
     for _ in range(ZOOMS):
-        value = log_l(v)
+        value = laws.by_row(v)
         best = value.argmax(1)
         mode, top = v[row, best], value[row, best]
-        _refuse(np.isneginf(top), zero=True)
+        laws.refuse_endless(np.isneginf(top), "that is zero for every truth")
         left, right = v[row, np.maximum(best - 1, 0)], v[row, np.minimum(best + 1, v.shape[1] - 1)]
         v = left[:, None] + (right - left)[:, None] * np.linspace(0.0, 1.0, ZOOM_POINTS)
         v[:, 0], v[:, -1] = left, right
@@ -338,7 +315,7 @@ def _modes(log_l: LogLikelihood, low: Array, high: Array, near: Array) -> tuple[
 
 
 def _scan(low: Array, high: Array, near: Array) -> Array:
-    """Return truths ``(U, G)`` of all sizes between the ends, in order."""
+    """Return truths ``(U, G)`` of all sizes between the ends, or about ``near``, in order."""
     sizes, low, high, near = _sizes(DECADES), low[:, None], high[:, None], near[:, None]
     small = 0.5 * _sizes(0)
     bounded_low, bounded_high = np.isfinite(low), np.isfinite(high)
