@@ -16,7 +16,6 @@ from deconflow.fits.fitted import (
     mixture_of_draws,
     seen_through,
 )
-from deconflow.fits.network_units import far_rows, log_volume, standardised
 from deconflow.fits.posterior import Posterior, WeightedPosterior
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
@@ -28,7 +27,7 @@ from deconflow.posteriors import (
     weigh,
 )
 from deconflow.randomness import RandomState, isolated_rng
-from deconflow.standardising import Standardiser
+from deconflow.standardising import Standardiser, far_rows, log_volume, standardised
 from deconflow.truth import Bounds
 
 POINTS_AT_ONCE = 2**14
