@@ -2,7 +2,7 @@
 
 import numbers
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from inspect import signature
@@ -34,8 +34,7 @@ from deconflow.checks import (
     check_integer,
     check_number,
     check_seed,
-    first_bad,
-    place,
+    refuse_where,
 )
 from deconflow.classical import COARSEST, FINEST
 from deconflow.core import Run, has_noise, observe, progress_of, sampled
@@ -126,6 +125,20 @@ class DensityEstimator(DensityMixin, BaseEstimator):
     density_: FittedDensity
     n_features_in_: int
 
+    def __init__(
+        self, *, bounds: Any = None, atoms: ArrayLike | None = None, background: Any = None,
+        random_state: RandomState = 0, n_jobs: int | None = None, device: str = "cpu",
+        checkpoint: str | Path | None = None, verbose: bool = False,
+    ) -> None:  # fmt: skip
+        self.bounds = bounds
+        self.atoms = atoms
+        self.background = background
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.device = device
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+
     def _check_parameters(self) -> None:
         """Raise where a parameter makes no sense, before any work; None does as the default."""
         for name, parameter in signature(type(self)).parameters.items():
@@ -134,11 +147,10 @@ class DensityEstimator(DensityMixin, BaseEstimator):
                 continue
             if name in PARAMETERS and (value is not None or parameter.default is not None):
                 PARAMETERS[name](name, value)
-        seed = getattr(self, "random_state", None)
-        if getattr(self, "checkpoint", None) is not None and not isinstance(seed, numbers.Integral):
+        if self.checkpoint is not None and not isinstance(self.random_state, numbers.Integral):
             raise ValueError(
                 "Expected an integer random_state for a checkpoint, so that the fit can go on; "
-                f"got {seed!r}."
+                f"got {self.random_state!r}."
             )
         self._check_together()
 
@@ -164,10 +176,9 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         """
         self._check_parameters()
         refuse_noise_as_y(w, y, noise)
-        n_jobs = getattr(self, "n_jobs", None)
-        with computing(n_jobs), progress_of(getattr(self, "verbose", False)) as p:
-            run = Run(getattr(self, "random_state", 0), n_jobs, p)
-            known = Known(**{each.name: getattr(self, each.name, None) for each in fields(Known)})
+        with computing(self.n_jobs), progress_of(self.verbose) as p:
+            run = Run(self.random_state, self.n_jobs, p)
+            known = Known(self.bounds, self.atoms, self.background)
             if isinstance(w, RowStream):
                 models.refuse_beyond_memory(self._engine(), known)
                 rows = sampled(w, noise, facts, run)
@@ -446,7 +457,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         check_is_fitted(self)
         if w is None and (facts or noise is not None):
             raise ValueError(f"Expected w with {', '.join(facts) or 'noise'}; got none.")
-        with computing(getattr(self, "n_jobs", None)):
+        with computing(self.n_jobs):
             if w is None:
                 return statistics_of(self.density_, None, None)
             rows = observe(w, noise if has_noise(w, noise) else 0.0, **facts)
@@ -485,7 +496,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         rows = None if w is None else self._rows(w, noise, facts)
         if rows is not None:
             rows = models.refitted_rows(self.fit_, rows, "a regression with refits")
-        with computing(getattr(self, "n_jobs", None)):
+        with computing(self.n_jobs):
             return regression_of(self.fit_, target, on, rows, n_refits, random_state)
 
     def certify(
@@ -506,7 +517,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         """
         check_seed(random_state)
         rows = self._rows(w, noise, facts)
-        with computing(getattr(self, "n_jobs", None)):
+        with computing(self.n_jobs):
             return models.certificate(self.fit_, rows, random_state)
 
     def plot(
@@ -634,12 +645,8 @@ def true_values(fit: Fit, v: ArrayLike) -> Array:
     values = as_floats(v, "v")
     if values.ndim != 2 or values.shape[1] != len(fit.names):
         raise ValueError(f"Expected v of shape (N, {len(fit.names)}); got {values.shape}.")
-    position = first_bad(~np.isfinite(values))
-    if position is not None:
-        raise ValueError(
-            f"Expected finite values in v; got NaN or inf at {place(position)}. "
-            "A density has no value there."
-        )
+    advice = "A density has no value there."
+    refuse_where(~np.isfinite(values), "finite values in v", got="NaN or inf", advice=advice)
     return values
 
 

@@ -108,16 +108,18 @@ class Deconvolver(DensityEstimator):
         checkpoint: str | Path | None = None,
         verbose: bool = False,
     ) -> None:
+        super().__init__(
+            bounds=bounds,
+            atoms=atoms,
+            background=background,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            device=device,
+            checkpoint=checkpoint,
+            verbose=verbose,
+        )
         self.quick = quick
         self.n_members = n_members
-        self.bounds = bounds
-        self.atoms = atoms
-        self.background = background
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.device = device
-        self.checkpoint = checkpoint
-        self.verbose = verbose
 
     def _check_together(self) -> None:
         if not isinstance(self.quick, bool):

@@ -84,10 +84,8 @@ class LogSplineDeconvolver(DensityEstimator):
         atoms: ArrayLike | None = None,
         background: Any = None,
     ) -> None:
-        self.bounds = bounds
+        super().__init__(bounds=bounds, atoms=atoms, background=background)
         self.n_intervals = n_intervals
-        self.atoms = atoms
-        self.background = background
 
 
 class DeconvolvingKDE(DensityEstimator):
@@ -140,6 +138,7 @@ class DeconvolvingKDE(DensityEstimator):
     _engine_type = Kernels
 
     def __init__(self, bandwidth: ArrayLike | None = None) -> None:
+        super().__init__()
         self.bandwidth = bandwidth
 
 
@@ -194,4 +193,5 @@ class WaveletDeconvolver(DensityEstimator):
     _engine_type = Wavelets
 
     def __init__(self, level: int | None = None) -> None:
+        super().__init__()
         self.level = level

@@ -131,6 +131,14 @@ class XDGMM(DensityEstimator):
         n_jobs: int | None = None,
         verbose: bool = False,
     ) -> None:
+        super().__init__(
+            bounds=bounds,
+            atoms=atoms,
+            background=background,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
         self.n_components = n_components
         self.method = method
         self.init = init
@@ -139,12 +147,6 @@ class XDGMM(DensityEstimator):
         self.max_iter = max_iter
         self.floor = floor
         self.fixed = fixed
-        self.bounds = bounds
-        self.atoms = atoms
-        self.background = background
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
 
     __metadata_request__predict = NO_ROUTING
     __metadata_request__predict_proba = NO_ROUTING
@@ -279,18 +281,20 @@ class BayesianXDGMM(DensityEstimator):
         checkpoint: str | Path | None = None,
         verbose: bool = False,
     ) -> None:
+        super().__init__(
+            bounds=bounds,
+            atoms=atoms,
+            background=background,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            checkpoint=checkpoint,
+            verbose=verbose,
+        )
         self.n_chains = n_chains
         self.n_components = n_components
         self.floor = floor
         self.n_sweeps = n_sweeps
         self.n_snapshots = n_snapshots
-        self.bounds = bounds
-        self.atoms = atoms
-        self.background = background
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.checkpoint = checkpoint
-        self.verbose = verbose
 
     def _check_together(self) -> None:
         if self.n_components is not None:

@@ -315,8 +315,7 @@ class TabulatedColumn:
         self.points, self.density, self.below = points, height / below[-1], below / below[-1]
         self.ends = float(points[0]), float(points[-1])
         self.mean = float(trapezoid(points * self.density, points))
-        square = np.square(points - self.mean)
-        self.sd = float(np.sqrt(trapezoid(square * self.density, points)))
+        self.sd = float(np.sqrt(trapezoid(np.square(points - self.mean) * self.density, points)))
 
     def pdf(self, x: Array) -> Array:
         """Density, of the shape of ``x``."""
@@ -380,8 +379,9 @@ def quantile_beside_atoms(
         Gives quantiles of the rest.
     """
     first = (len(atoms), *[1] * shares.ndim)
-    each = [x if x.ndim > 1 else x.reshape(first) for x in (atoms, weights, under, upto)]
-    places, chances, without, including = each
+    places, chances, without, including = (
+        x if x.ndim > 1 else x.reshape(first) for x in (atoms, weights, under, upto)
+    )
     passed = np.where(including < shares, chances, 0.0).sum(0)
     rest = np.maximum(1.0 - chances.sum(0), 1e-300)
     found = of_rest(np.clip((shares - passed) / rest, 1e-12, 1 - 1e-12))
