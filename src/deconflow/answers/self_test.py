@@ -121,8 +121,7 @@ class SelfTest:
         held, total = counts[..., inside].sum(2), counts.sum(2)
         with np.errstate(invalid="ignore", divide="ignore"):
             binomial = np.sqrt(nominal * (1 - nominal) / total.sum(0))
-            apart = _error_of_mean(held / total)
-            return held.sum(0) / total.sum(0), np.fmax(binomial, apart)
+            return held.sum(0) / total.sum(0), np.fmax(binomial, _error_of_mean(held / total))
 
     @property
     def rank_p_values(self) -> Array:

@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from deconflow import models
 from deconflow._types import Array
@@ -64,9 +65,9 @@ PARAMETERS: dict[str, Callable[[str, Any], Any]] = {
     "random_state": lambda _, value: check_seed(value),
     "device": lambda _, value: check_device(value),
     "checkpoint": lambda name, value: as_path(value, name),
+    "n_jobs": lambda name, value: value == -1 or check_integer(name, value, 1),
     **dict.fromkeys(
         (
-            "n_jobs",
             "max_iter",
             "n_init",
             "n_members",
@@ -143,8 +144,6 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         """Raise where a parameter makes no sense, before any work; None does as the default."""
         for name, parameter in signature(type(self)).parameters.items():
             value = getattr(self, name)
-            if name == "n_jobs" and value == -1:
-                continue
             if name in PARAMETERS and (value is not None or parameter.default is not None):
                 PARAMETERS[name](name, value)
         if self.checkpoint is not None and not isinstance(self.random_state, numbers.Integral):
@@ -213,16 +212,14 @@ class DensityEstimator(DensityMixin, BaseEstimator):
 
     def describe(self) -> str:
         """Return one line on what was fitted."""
-        check_is_fitted(self)
         return self.fit_.solution.words()
 
     def _rows(self, w: Any, noise: Any, facts: dict[str, Any]) -> Observations:
         """Return rows that a method is asked about, as the fit needs them."""
-        check_is_fitted(self)
         if (
-            not has_noise(w, noise)
-            and self.fit_.labels.noise_given
+            self.fit_.labels.noise_given
             and not isinstance(w, RowStream)
+            and not has_noise(w, noise)
         ):
             raise ValueError(
                 "Expected noise, because the model was fitted with noise; got none. Pass "
@@ -252,7 +249,6 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         rest, with its share: an atom has no density. With covariates it is that of the mix which
         the fitted rows have; for one value of them there is ``density_.given(x)``.
         """
-        check_is_fitted(self)
         header = plain_table(v, "v")[:0]
         if "projected" not in self.fit_.traits and len(header.shape) == 2:
             validate_data(self, header, reset=False, skip_check_array=True)
@@ -335,7 +331,6 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         random_state
             Seed of the draws.
         """
-        check_is_fitted(self)
         check_integer("n_samples", n_samples, 1)
         return self.density_.sample(n_samples, random_state)
 
@@ -401,7 +396,6 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         >>> bool(np.allclose(means, model.posterior(w, noise=[0.5]).mean))
         True
         """
-        check_is_fitted(self)
         check_integer("chunk", chunk, 1)
         check_draws(random_state, n_samples=n_samples, n_proposals=n_proposals)
         draws = {"n_samples": n_samples, "n_proposals": n_proposals, "random_state": random_state}
@@ -435,7 +429,6 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         Posterior
             Over the other columns, in their order.
         """
-        check_is_fitted(self)
         check_draws(random_state, n_samples=n_samples)
         with as_guest():
             rows = observe(values, noise if has_noise(values, noise) else 0.0)
@@ -454,7 +447,6 @@ class DensityEstimator(DensityMixin, BaseEstimator):
             As for :meth:`fit`; noise is not needed. Limits are no measured values, and are left
             out.
         """
-        check_is_fitted(self)
         if w is None and (facts or noise is not None):
             raise ValueError(f"Expected w with {', '.join(facts) or 'noise'}; got none.")
         with computing(self.n_jobs):
@@ -488,7 +480,6 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         random_state
             Seed of the weights.
         """
-        check_is_fitted(self)
         check_integer("n_refits", n_refits, 2)
         check_seed(random_state)
         if w is None and (facts or noise is not None):
@@ -553,7 +544,6 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         >>> axes.shape
         (2,)
         """
-        check_is_fitted(self)
         need_plots()
         check_choice("kind", kind, KINDS)
         facts = {name: options.pop(name) for name in ROW_FACTS if name in options}
@@ -566,7 +556,6 @@ class DensityEstimator(DensityMixin, BaseEstimator):
 
         ``extra_files``, texts by their names, are put into the same folder.
         """
-        check_is_fitted(self)
         models.write_model(path, self, extra_files)
 
     @classmethod
@@ -584,8 +573,12 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         if labels.of_table:
             self.feature_names_in_ = np.array(labels.names, dtype=object)
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "fit_")
+    def __getattr__(self, name: str) -> Any:
+        """Raise for what is not there, which a fit would have learned if it ends so."""
+        message = f"{type(self).__name__} has no attribute {name!r}."
+        if "fit_" in vars(self) or not name.endswith("_") or name.startswith("_"):
+            raise AttributeError(message)
+        raise NotFittedError(f"{message} This estimator is not fitted yet. Call fit before.")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -630,7 +623,6 @@ def self_test(
     >>> found.passed
     True
     """
-    check_is_fitted(model)
     check_draws(random_state, n_tables=n_tables)
     rows = models.simulated_rows(model.fit_, model._rows(w, noise, facts), "a self-test")
     with as_guest():

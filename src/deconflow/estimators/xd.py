@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
 from deconflow import models
 from deconflow._types import Array, IntArray
@@ -157,13 +156,11 @@ class XDGMM(DensityEstimator):
     @property
     def mixture_(self) -> GaussianMixture:
         """The fitted density, in closed form."""
-        check_is_fitted(self)
         models.refuse_changed(self.fit_, "mixture_")
         return GaussianMixture(self.weights_, self.means_, self.covariances_)
 
     def predict_proba(self, w: ArrayLike | Observations, noise: Any = None, **facts: Any) -> Array:
         """Probability of each component given each measurement, ``(N, K)``."""
-        check_is_fitted(self)
         models.refuse_changed(self.fit_, "components")
         own: Any = self.fit_.own
         return own.memberships(self._rows(w, noise, facts))[1]

@@ -180,10 +180,6 @@ def band_of(
             "without. Use Deconvolver (with n_members of at least 5, if any), BayesianXDGMM, "
             "LogSplineDeconvolver or XDGMM('auto')."
         )
-    if density.units is not None and points is not None:
-        chosen = range(density.dim) if column is None else column_numbers(column, density.names)
-        own, names = [density.units[d] for d in chosen], [density.names[d] for d in chosen]
-        refuse_other_units(column_units(points), own, names)
     if points is None and column is None:
         if density.dim > 1:
             raise ValueError(
@@ -191,14 +187,17 @@ def band_of(
                 f"{', '.join(density.names)}; got neither. Ask for band({density.names[0]!r})."
             )
         column = 0
+    columns = range(density.dim) if column is None else column_numbers(column, density.names)
+    if density.units is not None and points is not None:
+        own = [density.units[d] for d in columns]
+        refuse_other_units(column_units(points), own, [density.names[d] for d in columns])
     if column is not None:
-        number = column_numbers(column, density.names)
-        if len(number) > 1:
+        if len(columns) > 1:
             raise ValueError(
                 f"Expected one column; got {column!r}. For the joint density of several, "
                 "ask marginal(columns).band(points)."
             )
-        density = density.marginal(number)
+        density = density.marginal(columns)
     if quantiles is not None:
         return _band_of_quantiles(density, quantiles, points, level)
     return _band_of_densities(density, points, level)
@@ -239,8 +238,7 @@ def _band_of_quantiles(density: "FittedDensity", quantiles: Any, points: Any, le
     return Band(shares, value, value - half, value + half, float(level), words)
 
 
-def _with_half_width(density: "FittedDensity", of: Numbers, level: float) -> tuple[Array, Array]:
-    assert density.replicates is not None
+def _with_half_width(density: Any, of: Numbers, level: float) -> tuple[Array, Array]:
     value = of(density)
     return value, density.replicates.half_width(value, of, level)
 

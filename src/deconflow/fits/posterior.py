@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.stats import rankdata
 from sklearn.utils import check_random_state
 
 from deconflow._limits import row_slices
@@ -187,12 +188,9 @@ class Posterior(ABC):
         Stephens (2017), "False discovery rates: a new deal", Biostatistics 18, 275-294.
         """
         errors = self.sign_error
-        found = np.empty_like(errors)
-        for d, each in enumerate(errors.T):
-            ranked = np.sort(each)
-            count = ranked.searchsorted(each, side="right")
-            found[:, d] = np.cumsum(ranked)[count - 1] / count
-        return found
+        count = rankdata(errors, "max", axis=0).astype(np.int64)
+        sums = np.cumsum(np.sort(errors, axis=0), axis=0)
+        return np.take_along_axis(sums, count - 1, axis=0) / count
 
     def to_frame(self, q: float | Sequence[float] = ()) -> Any:
         """Return a table of the library that the rows came from.

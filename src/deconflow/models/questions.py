@@ -172,8 +172,7 @@ def measured_values(fit: Fit, rows: Observations) -> tuple[Array, Array | None]:
 
 def refuse_changed(fit: Fit, what: str) -> None:
     """Raise where components are those of rows that reductions have changed."""
-    changed = {"covariates"} & fit.traits | fit.known.traits
-    refuse(what, set(), changed)
+    refuse(what, set(), {"covariates"} & fit.traits | fit.known.traits)
 
 
 def fitted_rows(fit: Fit, rows: Observations, random_state: RandomState) -> Observations:
