@@ -293,9 +293,8 @@ class Components:
     def in_rows(self) -> list[list[str]]:
         """Return a row per component: its number, then its numbers."""
         dim = len(self.names)
-        spreads = self.values[:, 1 + dim : 1 + 2 * dim]
-        ones = np.ones((len(self.values), 1))
-        units = np.hstack([ones, spreads, spreads, np.ones_like(self.values[:, 1 + 2 * dim :])])
+        units = np.ones_like(self.values)
+        units[:, 1 : 1 + 2 * dim] = np.tile(self.values[:, 1 + dim : 1 + 2 * dim], 2)
         errors = np.full_like(self.values, np.nan) if self.errors is None else self.errors
         return [
             [str(k + 1), *map(told, values, own, unit)]

@@ -65,7 +65,7 @@ PARAMETERS: dict[str, Callable[[str, Any], Any]] = {
     "random_state": lambda _, value: check_seed(value),
     "device": lambda _, value: check_device(value),
     "checkpoint": lambda name, value: as_path(value, name),
-    "n_jobs": lambda name, value: value == -1 or check_integer(name, value, 1),
+    "n_jobs": lambda name, value: check_integer(name, 1 if value == -1 else value, 1),
     **dict.fromkeys(
         (
             "max_iter",
@@ -218,8 +218,9 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         """Return rows that a method is asked about, as the fit needs them."""
         if (
             self.fit_.labels.noise_given
+            and noise is None
             and not isinstance(w, RowStream)
-            and not has_noise(w, noise)
+            and not has_noise(w, None)
         ):
             raise ValueError(
                 "Expected noise, because the model was fitted with noise; got none. Pass "

@@ -171,8 +171,7 @@ class MixtureFit(FittedDensity):
     @cached_property
     def statistic(self) -> GaussianMixture:
         """Itself, so that a p-value ranks as ``log p(w)`` does, if its components are few."""
-        few = self.mixture.n_components <= FEW_FOR_DRAWS
-        return self.mixture if few else super().statistic
+        return self.mixture if self.mixture.n_components <= FEW_FOR_DRAWS else super().statistic
 
     def _log_prob(self, v: Array) -> Array:
         if self.mixture.n_components > FEW:
