@@ -228,7 +228,7 @@ def certificate(fit: Fit, rows: Observations, random_state: RandomState) -> Cert
     """Check a fit with the rows that it was fitted to, which are ready for it."""
     rows = with_unseen(fit, rows, random_state)
     seed = int(check_random_state(random_state).randint(2**30))
-    return certified(fit, rows, seed, getattr(fit.solution, "certificate", None))
+    return certified(fit, rows, seed, fit.solution.attributes().get("certificate_"))
 
 
 def certified(fit: Fit, rows: Observations, seed: int, own: Certificate | None) -> Certificate:
