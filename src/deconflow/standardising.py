@@ -1,4 +1,7 @@
-r"""Standardising: to a scale on which the truth, not the measurement, has unit variance."""
+r"""Standardising: to a scale on which the truth, not the measurement, has unit variance.
+
+Networks have a change of units of their own, which adds noise to exact values.
+"""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -7,10 +10,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from deconflow._types import Array
+from deconflow._types import Array, BoolArray
 from deconflow.checks import LARGEST, SMALLEST, first_bad, like
 from deconflow.mixtures import GaussianMixture
-from deconflow.observations import Observations
+from deconflow.noise import GaussianNoise, Noise
+from deconflow.observations import Observations, OutOfReachError, noise_sizes
 from deconflow.saving import refuse
 
 #: The deconvolved variance is taken to be at least this share of the measured one.
@@ -24,6 +28,11 @@ SMALLEST_VARIANCE = 0.0025
 BEST_FEW, FAR_LARGER = 16, 2.0**14
 #: Most rounds of reweighting, and how many standard deviations away a row is held back.
 ROUNDS, FARTHEST = 100, 10.0
+#: Of networks: exact values are taken to be known to this share of the truth's standard
+#: deviation; noise beyond so many of these tells nothing.
+SMALLEST_NOISE, LARGEST_NOISE = 1e-3, 1e9
+#: Standard deviations of the truth whose squares a precision can add up.
+PRECISE_TO = {"float32": 1e15, "float64": 1e140}
 
 #: Medians over the first axis, NaN left out; of an even number of values the lower middle.
 _low_median = partial(np.nanquantile, q=0.5, axis=0, method="lower")
@@ -269,3 +278,47 @@ def _spread(values: Array, variance: Array) -> float:
 
 def _powers(values: Array) -> Array:
     return np.exp2(np.round(np.log2(values)))
+
+
+def standardised(standardiser: Standardiser, data: Observations) -> Observations:
+    """Change the units of rows to those of networks.
+
+    Exact values get a little noise. A value with noise beyond any use, which single precision
+    does not hold, is divided by what there is too much of it: it says as little as before.
+    """
+    data = standardiser.observations(data)
+    excess = too_much_noise(data.noise)
+    if excess.max() > 1:
+        data = replace(data, w=data.w / excess, noise=data.noise.divide(excess))
+    return replace(data, noise=data.noise.floor(SMALLEST_NOISE))
+
+
+def far_rows(data: Observations, dtype: str) -> BoolArray:
+    """Say which standardised rows, or their noise, a precision does not hold, ``(N,)``."""
+    sizes = (np.abs(data.w), noise_sizes(data.noise))
+    largest = [size.reshape(len(size), -1).max(1) for size in sizes]
+    return ~(np.maximum(*largest) <= PRECISE_TO[dtype])
+
+
+def refuse_far(data: Observations, dtype: str) -> None:
+    """Raise for standardised rows that networks cannot be trained on."""
+    position = first_bad(far_rows(data, dtype))
+    if position is not None:
+        raise OutOfReachError(
+            f"Expected w and noise within {PRECISE_TO[dtype]:g} times the spread of the truth; "
+            f"got more in row {position[0]} of w. Leave that row out."
+        )
+
+
+def log_volume(standardiser: Standardiser, data: Observations) -> Array:
+    """Return ``log |dw / dw'|`` of each row for what :func:`standardised` does, ``(N or 1,)``."""
+    noise = data.noise.divide(standardiser.measured_scale)
+    return standardiser.log_observed_volume(data) + np.log(too_much_noise(noise)).sum(-1)
+
+
+def too_much_noise(noise: Noise) -> Array:
+    """Return by how much noise exceeds the most of use, ``(N or 1, M)``; at least one."""
+    if not isinstance(noise, GaussianNoise):
+        return np.ones((1, noise.dim))
+    sd = noise.factor if noise.diagonal else np.sqrt(noise.variance())
+    return np.maximum(sd / LARGEST_NOISE, 1.0)

@@ -164,7 +164,7 @@ def exponential(n=400, seed=0, dim=1):
     return v, v + SD * rng.normal(size=v.shape)
 
 
-BOUNDED = [name for name, cls in ESTIMATORS.items() if hasattr(cls(), "bounds")]
+BOUNDED = [name for name, cls in ESTIMATORS.items() if "bounds" in cls().get_params()]
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from deconflow._limits import rows_at_once
 from deconflow._types import Array
 from deconflow.answers.statistics import DRAWS, Points, told
-from deconflow.checks import as_floats, check_integer, check_number
+from deconflow.checks import as_floats, check_integer, check_number, refuse_where
 from deconflow.copies import keep_copies_together
 from deconflow.fits import (
     Band,
@@ -163,9 +163,8 @@ class Regression:
     def interval(self, level: float = 0.9) -> tuple[Array, Array]:
         """Lower and upper ends, each ``(len(on),)``, between which the slopes lie by this level."""
         check_number("level", level, 0, 1, open_low=True)
-        reach = self._known_replicates().t(level)
-        assert self.slope_error is not None
-        return self.slope - reach * self.slope_error, self.slope + reach * self.slope_error
+        half = self._known_replicates().t(level) * np.asarray(self.slope_error)
+        return self.slope - half, self.slope + half
 
     def predict(self, x: Any) -> Array:
         """Return the mean of the true ``y`` at true ``x`` of shape ``(N, len(on))``, as ``(N,)``.
@@ -189,8 +188,7 @@ class Regression:
 
     def intrinsic_sd(self, x: Any) -> Array:
         """Return the standard deviation ``(N,)`` of the true ``y`` at ``x``, about the curve."""
-        points = checked_points(x, self.on, "x")
-        return self._ask(self.density, points, lambda given: given.sd[:, 0])
+        return self._ask(self.density, checked_points(x, self.on, "x"), lambda at: at.sd[:, 0])
 
     def band(self, x: Any = None, level: float = 0.9) -> Band:
         """Return the curve ``E[y given x]`` with an interval at each ``x``; see :meth:`grid`."""
@@ -287,10 +285,11 @@ class Regression:
         found = []
         for start in range(0, max(1, len(x)), step):
             piece = x[start : start + step]
-            if mixture is None:
-                given = self._on_levels(answer, piece, start)
-            else:
-                given = self._conditional(mixture, piece)
+            given = (
+                self._on_levels(answer, piece, start)
+                if mixture is None
+                else self._conditional(mixture, piece)
+            )
             found.append(question(given))
         return np.concatenate(found)
 
@@ -307,9 +306,8 @@ class Regression:
         points = np.column_stack([np.tile(y, len(x)), np.repeat(x, len(y), axis=0)])
         log_p = answer.log_prob(points).reshape(len(x), len(y))
         top = log_p.max(1, initial=-np.inf)
-        if not np.isfinite(top).all():
-            row = first + int(np.flatnonzero(~np.isfinite(top))[0])
-            raise ValueError(f"Expected x where the model has a density; got none in row {row}.")
+        expected = "x where the model has a density"
+        refuse_where(~np.isfinite(top), expected, got="none", first=first)
         weights = np.exp(log_p - top[:, None])
         shape = (len(x), len(y))
         return GaussianMixture(
@@ -423,8 +421,7 @@ def _settled(
     prepared: PreparedData, start: GaussianMixture, floor: float, threads: int | None
 ) -> tuple[FitSettings, EMResult]:
     """Fit to the rows as they are; return how, and where that ends."""
-    stopping = replace(STEPS, threads=threads)
-    settings = FitSettings(start.n_components, floor=floor, stopping=stopping)
+    settings = FitSettings(start.n_components, floor, stopping=replace(STEPS, threads=threads))
     return settings, prepared.fit(settings, np.random.RandomState(0), start)
 
 

@@ -121,8 +121,7 @@ class SelfTest:
         held, total = counts[..., inside].sum(2), counts.sum(2)
         with np.errstate(invalid="ignore", divide="ignore"):
             binomial = np.sqrt(nominal * (1 - nominal) / total.sum(0))
-            apart = _error_of_mean(held / total)
-            return held.sum(0) / total.sum(0), np.fmax(binomial, apart)
+            return held.sum(0) / total.sum(0), np.fmax(binomial, _error_of_mean(held / total))
 
     @property
     def rank_p_values(self) -> Array:
@@ -139,14 +138,10 @@ class SelfTest:
     @property
     def excess(self) -> tuple[float, float]:
         """Mean of ``log p_model(v) - log p_refit(v)`` over draws of the model, with its error."""
-        known = [
-            (refit.excess, refit.excess_error)
-            for refit in self.refits
-            if refit.excess is not None and refit.excess_error is not None
-        ]
+        known = [refit for refit in self.refits if refit.excess is not None]
         if not known:
             return np.nan, np.nan
-        means, errors = np.array(known).T
+        means, errors = np.array([(refit.excess, refit.excess_error) for refit in known]).T
         within = np.sqrt(np.square(errors).sum()) / len(means)
         return float(means.mean()), float(np.fmax(_error_of_mean(means), within))
 
@@ -218,21 +213,19 @@ class SelfTest:
 
     def sentences(self) -> list[str]:
         """Return the verdicts, in words."""
-        found = [f"CAUTION: {warning}." for warning in self.warnings]
-        if not found:
-            found.append(
-                "Recovered: intervals of rows hold the truth as often as they say. Use them."
-            )
+        found = [f"CAUTION: {warning}." for warning in self.warnings] or [
+            "Recovered: intervals of rows hold the truth as often as they say. Use them."
+        ]
         if self.passed and self._uneven():
             found.append(
                 f"Ranks of {', '.join(self._uneven())} are not quite even, by less than "
                 "matters for intervals: nothing to do."
             )
-        found.append(
+        return [
+            *found,
             "The tables were simulated from the model: whether the model and the errors suit the "
-            "real rows is not tested here. See `deconflow plot --kind diagnostics`."
-        )
-        return found
+            "real rows is not tested here. See `deconflow plot --kind diagnostics`.",
+        ]
 
     def in_words(self) -> str:
         """Say it in a few lines: figures, then sentences."""
@@ -351,13 +344,11 @@ def _one_table(
 
 def _fitted_again(model: Any, table: Observations, seed: int) -> Any:
     """Fit an estimator with the same settings; its warnings are about a table nobody has."""
-    refit = clone(model).set_params(**model.parameters_)
-    names = refit.get_params()
-    changes = {"checkpoint": None, "verbose": False, "random_state": seed}
-    refit.set_params(**{name: value for name, value in changes.items() if name in names})
+    own, changes = model.parameters_, {"checkpoint": None, "verbose": False, "random_state": seed}
+    own = own | {name: value for name, value in changes.items() if name in own}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return refit.fit(table)
+        return clone(model).set_params(**own).fit(table)
 
 
 def _ranks(
@@ -369,8 +360,8 @@ def _ranks(
     some = table[rows]
     posterior = refit.posterior(some, n_samples=DRAWS, random_state=seed)
     below = (posterior.sample(DRAWS, rng) < truth[rows][:, None]).sum(1)
-    tested = _uncertain(some, spread)
-    return [below[keep, d] * BINS // (DRAWS + 1) for d, keep in enumerate(tested.T)]
+    tested = enumerate(_uncertain(some, spread).T)
+    return [below[keep, d] * BINS // (DRAWS + 1) for d, keep in tested]
 
 
 def _uncertain(table: Observations, spread: Array) -> BoolArray:
@@ -417,8 +408,7 @@ def completed(density: FittedDensity, data: Observations) -> Observations:
     if not isinstance(noise, LimitedNoise):
         return data
     w, limits = data.w.copy(), (noise.flags != 0).any(1)
-    some = data[limits]
-    assert isinstance(some.noise, LimitedNoise)
+    some: Any = data[limits]
     seed = int(own_rng().integers(2**31 - 1))
     truths = density.posterior(some, n_samples=1, random_state=seed).sample(1, seed)[:, 0]
     clean = (some.projections() @ np.asarray(truths)[..., None])[..., 0]

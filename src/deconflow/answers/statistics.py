@@ -123,18 +123,10 @@ class Figures:
             correlation[a, b] = correlation[b, a] = _correlation(w[:, [a, b]], weights)
         return cls(mean, sd, np.stack(quantiles), correlation)
 
-    @property
-    def flat(self) -> Array:
-        """All numbers, one after the other."""
-        parts = (self.mean, self.sd, self.quantiles, self.correlation)
-        return np.concatenate([part.ravel() for part in parts])
-
     @classmethod
-    def from_flat(cls, numbers: Array, dim: int) -> "Figures":
-        """Take what :attr:`flat` gave."""
-        ends = np.cumsum([dim, dim, len(SHARES) * dim])
-        mean, sd, quantiles, correlation = np.split(numbers, ends)
-        return cls(mean, sd, quantiles.reshape(-1, dim), correlation.reshape(dim, dim))
+    def of_table(cls, table: Array) -> "Figures":
+        """Return the figures of which the lines are these ``(7 + D, D)``, one below the other."""
+        return cls(table[0], table[1], table[2 : -table.shape[1]], table[-table.shape[1] :])
 
     def each(self, names: list[str]) -> Iterator[tuple[str, str, float, float]]:
         """Go through all: of which columns, which figure, its value, and its unit."""
@@ -203,9 +195,9 @@ class Statistics:
 
     def in_words(self) -> str:
         """Say it line by line."""
-        rows = [["column", "figure", "deconvolved", "measured"], *self.in_rows()]
-        if self.measured is None:
-            rows = [row[:-1] for row in rows]
+        count = 3 if self.measured is None else 4
+        heads = ["column", "figure", "deconvolved", "measured"]
+        rows = [row[:count] for row in (heads, *self.in_rows())]
         widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
         return "\n".join([*lines, f"({self.how})"])
@@ -230,18 +222,17 @@ def statistics_of(
         sd = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         size = np.where(sd > 0, sd, np.nan)  # one after the other: variances may be huge, or tiny
         correlation = (covariance / size[:, None] / size).clip(-1.0, 1.0)
-        return Figures(mean, sd, np.transpose(quantiles), correlation).flat
+        return np.vstack([mean, sd, np.transpose(quantiles), correlation])
 
     value, others = figures(density), density.replicates
     errors, how = None, NO_ERRORS
     if others is not None:
-        errors = Figures.from_flat(others.error(value, figures), density.dim)
+        errors = Figures.of_table(others.error(value, figures))
         how = f"standard errors from {others.in_words()}"
         if isinstance(density, PartsFit) and len(density.atoms):
             how += "; the shares at atoms are taken as known"
     measured = None if w is None else Figures.of_rows(w, weights)
-    truth = Figures.from_flat(value, density.dim)
-    return Statistics(list(density.names), truth, errors, measured, how)
+    return Statistics(list(density.names), Figures.of_table(value), errors, measured, how)
 
 
 def _of_column(values: Array, weights: Array | None) -> Array:
@@ -302,9 +293,8 @@ class Components:
     def in_rows(self) -> list[list[str]]:
         """Return a row per component: its number, then its numbers."""
         dim = len(self.names)
-        spreads = self.values[:, 1 + dim : 1 + 2 * dim]
-        ones = np.ones((len(self.values), 1))
-        units = np.hstack([ones, spreads, spreads, np.ones_like(self.values[:, 1 + 2 * dim :])])
+        units = np.ones_like(self.values)
+        units[:, 1 : 1 + 2 * dim] = np.tile(self.values[:, 1 + dim : 1 + 2 * dim], 2)
         errors = np.full_like(self.values, np.nan) if self.errors is None else self.errors
         return [
             [str(k + 1), *map(told, values, own, unit)]
@@ -360,12 +350,11 @@ def components_of(model: Any) -> Components:
     return Components(list(own.names), values[heaviest], errors, len(own.members))
 
 
-def _numbers(mixture: GaussianMixture | None, first: GaussianMixture) -> Array:
+def _numbers(mixture: Any, first: GaussianMixture) -> Array:
     """Weights, means, spreads and correlations ``(K, P)``, in the order of the first fit."""
-    assert mixture is not None
     order = linear_sum_assignment(_distances(first, mixture))[1]
-    weights, means = mixture.weights[order], mixture.means[order]
-    covariances = mixture.covariances[order]
+    parts = (mixture.weights, mixture.means, mixture.covariances)
+    weights, means, covariances = (part[order] for part in parts)
     sd = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
     pairs = [
         covariances[:, a, b] / sd[:, a] / sd[:, b] for a, b in combinations(range(mixture.dim), 2)

@@ -16,15 +16,12 @@ from deconflow.fits import (
     FittedDensity,
     MixtureFit,
     Replicates,
-    log_volume,
-    refuse_far,
-    standardised,
 )
 from deconflow.guests import check_device
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
-from deconflow.standardising import Standardiser
+from deconflow.standardising import Standardiser, log_volume, refuse_far, standardised
 from deconflow.xd import who_chose
 
 if TYPE_CHECKING:

@@ -8,13 +8,12 @@ import numpy as np
 
 from deconflow.core import EVERYTHING, Run
 from deconflow.engines.shared import Engine, refuse_different_rows, refuse_few
-from deconflow.fits import refuse_far, standardised
 from deconflow.fitting import History, Training
 from deconflow.guests import check_device
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
 from deconflow.saving import refuse
-from deconflow.standardising import Standardiser
+from deconflow.standardising import Standardiser, refuse_far, standardised
 
 if TYPE_CHECKING:
     from deconflow.densities import Architecture, Density, MixtureDensity

@@ -11,13 +11,11 @@ from deconflow.answers import (
     Statistics,
     components_of,
 )
-from deconflow.estimators.base import DensityEstimator
-from deconflow.estimators.bayesian import BayesianXDGMM
+from deconflow.estimators.base import DensityEstimator, self_test
 from deconflow.estimators.deconvolver import Deconvolver, UntrustedFitWarning
 from deconflow.estimators.flow import FlowDeconvolver
 from deconflow.estimators.grids import DeconvolvingKDE, LogSplineDeconvolver, WaveletDeconvolver
-from deconflow.estimators.testing import self_test
-from deconflow.estimators.xd import XDGMM
+from deconflow.estimators.xd import XDGMM, BayesianXDGMM
 from deconflow.fits import (
     Band,
     BlendFit,

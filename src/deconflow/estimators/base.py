@@ -1,9 +1,11 @@
 """The shell of all estimators: scikit-learn's interface around observations, engines and fits."""
 
-from collections.abc import Iterator
-from dataclasses import fields, replace
+import numbers
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self
@@ -11,22 +13,39 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from deconflow import models
 from deconflow._types import Array
-from deconflow.answers import Regression, Statistics, regression_of, statistics_of
+from deconflow.answers import (
+    Regression,
+    SelfTest,
+    Statistics,
+    regression_of,
+    run_self_test,
+    statistics_of,
+)
 from deconflow.certificate import Certificate
-from deconflow.checks import check_choice, check_integer, check_seed
+from deconflow.checks import (
+    as_floats,
+    check_choice,
+    check_integer,
+    check_number,
+    check_seed,
+    refuse_where,
+)
+from deconflow.classical import COARSEST, FINEST
 from deconflow.core import Run, has_noise, observe, progress_of, sampled
-from deconflow.estimators.arguments import check_parameters, refuse_noise_as_y, true_values
+from deconflow.engines import FEWEST_INTERVALS, MOST_INTERVALS
 from deconflow.evaluation import Estimate
 from deconflow.extras import need_plots
+from deconflow.files import as_path
 from deconflow.fits import FittedDensity, Posterior
-from deconflow.frames import plain_table
-from deconflow.guests import as_guest, computing
+from deconflow.frames import column_units, plain_table, refuse_other_names, refuse_other_units
+from deconflow.guests import as_guest, check_device, computing
 from deconflow.models import Engine, Fit
 from deconflow.observations import Observations, rows_counted_from
 from deconflow.randomness import RandomState
@@ -41,6 +60,35 @@ NO_ROUTING = {"w": UNUSED, "noise": UNUSED}
 #: Facts of rows that pictures take with them.
 ROW_FACTS = ("projection", "sample_weight", "groups")
 KINDS = ("corner", "marginals", "row", "before_after", "diagnostics")
+#: What a parameter of this name must be, in every estimator that has one.
+PARAMETERS: dict[str, Callable[[str, Any], Any]] = {
+    "random_state": lambda _, value: check_seed(value),
+    "device": lambda _, value: check_device(value),
+    "checkpoint": lambda name, value: as_path(value, name),
+    "n_jobs": lambda name, value: check_integer(name, 1 if value == -1 else value, 1),
+    **dict.fromkeys(
+        (
+            "max_iter",
+            "n_init",
+            "n_members",
+            "n_chains",
+            "n_snapshots",
+            "n_draws",
+            "n_layers",
+            "hidden",
+            "base_components",
+            "batch_size",
+            "epochs",
+        ),
+        partial(check_integer, minimum=1),
+    ),
+    "n_sweeps": partial(check_integer, minimum=3),
+    "n_intervals": partial(check_integer, minimum=FEWEST_INTERVALS, maximum=MOST_INTERVALS[1]),
+    "level": partial(check_integer, minimum=COARSEST, maximum=FINEST),
+    "tol": partial(check_number, low=0.0),
+    "learning_rate": partial(check_number, low=0.0, open_low=True),
+    "validation_fraction": partial(check_number, low=0.0, high=1.0),
+}
 
 
 class DensityEstimator(DensityMixin, BaseEstimator):
@@ -78,9 +126,29 @@ class DensityEstimator(DensityMixin, BaseEstimator):
     density_: FittedDensity
     n_features_in_: int
 
+    #: What an estimator without such a parameter has.
+    bounds: Any = None
+    atoms: Any = None
+    background: Any = None
+    random_state: RandomState = 0
+    n_jobs: int | None = None
+    checkpoint: str | Path | None = None
+    verbose: bool = False
+
+    def __init__(self, **parameters: Any) -> None:
+        vars(self).update(parameters)
+
     def _check_parameters(self) -> None:
-        """Raise where a parameter makes no sense, before any work."""
-        check_parameters(self)
+        """Raise where a parameter makes no sense, before any work; None does as the default."""
+        for name, parameter in signature(type(self)).parameters.items():
+            value = getattr(self, name)
+            if name in PARAMETERS and (value is not None or parameter.default is not None):
+                PARAMETERS[name](name, value)
+        if self.checkpoint is not None and not isinstance(self.random_state, numbers.Integral):
+            raise ValueError(
+                "Expected an integer random_state for a checkpoint, so that the fit can go on; "
+                f"got {self.random_state!r}."
+            )
         self._check_together()
 
     def _check_together(self) -> None:
@@ -105,10 +173,9 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         """
         self._check_parameters()
         refuse_noise_as_y(w, y, noise)
-        n_jobs = getattr(self, "n_jobs", None)
-        with computing(n_jobs), progress_of(getattr(self, "verbose", False)) as p:
-            run = Run(getattr(self, "random_state", 0), n_jobs, p)
-            known = Known(**{each.name: getattr(self, each.name, None) for each in fields(Known)})
+        with computing(self.n_jobs), progress_of(self.verbose) as p:
+            run = Run(self.random_state, self.n_jobs, p)
+            known = Known(self.bounds, self.atoms, self.background)
             if isinstance(w, RowStream):
                 models.refuse_beyond_memory(self._engine(), known)
                 rows = sampled(w, noise, facts, run)
@@ -143,16 +210,15 @@ class DensityEstimator(DensityMixin, BaseEstimator):
 
     def describe(self) -> str:
         """Return one line on what was fitted."""
-        check_is_fitted(self)
         return self.fit_.solution.words()
 
     def _rows(self, w: Any, noise: Any, facts: dict[str, Any]) -> Observations:
         """Return rows that a method is asked about, as the fit needs them."""
-        check_is_fitted(self)
         if (
-            not has_noise(w, noise)
-            and self.fit_.labels.noise_given
+            self.fit_.labels.noise_given
+            and noise is None
             and not isinstance(w, RowStream)
+            and not has_noise(w, None)
         ):
             raise ValueError(
                 "Expected noise, because the model was fitted with noise; got none. Pass "
@@ -182,7 +248,6 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         rest, with its share: an atom has no density. With covariates it is that of the mix which
         the fitted rows have; for one value of them there is ``density_.given(x)``.
         """
-        check_is_fitted(self)
         header = plain_table(v, "v")[:0]
         if "projected" not in self.fit_.traits and len(header.shape) == 2:
             validate_data(self, header, reset=False, skip_check_array=True)
@@ -205,8 +270,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         random_state
             Seed of the draws.
         """
-        models.check_draws(n_samples=n_samples)
-        check_seed(random_state)
+        check_draws(random_state, n_samples=n_samples)
         rows = self._rows(w, noise, facts)
         return self.density_.log_marginal(rows, n_samples, random_state)
 
@@ -252,8 +316,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         random_state
             Seed of the draws. The p-value of a row does not depend on the other rows.
         """
-        check_integer("n_draws", n_draws, 1)
-        check_seed(random_state)
+        check_draws(random_state, n_draws=n_draws)
         rows = self._rows(w, noise, facts)
         return models.p_values(self.fit_, rows, n_draws, random_state)
 
@@ -267,7 +330,6 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         random_state
             Seed of the draws.
         """
-        check_is_fitted(self)
         check_integer("n_samples", n_samples, 1)
         return self.density_.sample(n_samples, random_state)
 
@@ -290,8 +352,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         random_state
             Seed of the draws.
         """
-        models.check_draws(n_samples=n_samples, n_proposals=n_proposals)
-        check_seed(random_state)
+        check_draws(random_state, n_samples=n_samples, n_proposals=n_proposals)
         rows = self._rows(w, noise, facts)
         found = self.density_.posterior(rows, n_samples, n_proposals, random_state)
         return replace(found, origin=replace(rows.labels, units=self.fit_.units))
@@ -334,10 +395,8 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         >>> bool(np.allclose(means, model.posterior(w, noise=[0.5]).mean))
         True
         """
-        check_is_fitted(self)
         check_integer("chunk", chunk, 1)
-        models.check_draws(n_samples=n_samples, n_proposals=n_proposals)
-        check_seed(random_state)
+        check_draws(random_state, n_samples=n_samples, n_proposals=n_proposals)
         draws = {"n_samples": n_samples, "n_proposals": n_proposals, "random_state": random_state}
         if isinstance(w, RowStream):
             stream = models.stream_of_fit(self.fit_, w, noise, facts)
@@ -369,9 +428,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         Posterior
             Over the other columns, in their order.
         """
-        check_is_fitted(self)
-        models.check_draws(n_samples=n_samples)
-        check_seed(random_state)
+        check_draws(random_state, n_samples=n_samples)
         with as_guest():
             rows = observe(values, noise if has_noise(values, noise) else 0.0)
             return models.condition(self.fit_, rows, columns, n_samples, random_state)
@@ -389,10 +446,9 @@ class DensityEstimator(DensityMixin, BaseEstimator):
             As for :meth:`fit`; noise is not needed. Limits are no measured values, and are left
             out.
         """
-        check_is_fitted(self)
         if w is None and (facts or noise is not None):
             raise ValueError(f"Expected w with {', '.join(facts) or 'noise'}; got none.")
-        with computing(getattr(self, "n_jobs", None)):
+        with computing(self.n_jobs):
             if w is None:
                 return statistics_of(self.density_, None, None)
             rows = observe(w, noise if has_noise(w, noise) else 0.0, **facts)
@@ -423,7 +479,6 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         random_state
             Seed of the weights.
         """
-        check_is_fitted(self)
         check_integer("n_refits", n_refits, 2)
         check_seed(random_state)
         if w is None and (facts or noise is not None):
@@ -431,7 +486,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         rows = None if w is None else self._rows(w, noise, facts)
         if rows is not None:
             rows = models.refitted_rows(self.fit_, rows, "a regression with refits")
-        with computing(getattr(self, "n_jobs", None)):
+        with computing(self.n_jobs):
             return regression_of(self.fit_, target, on, rows, n_refits, random_state)
 
     def certify(
@@ -452,7 +507,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         """
         check_seed(random_state)
         rows = self._rows(w, noise, facts)
-        with computing(getattr(self, "n_jobs", None)):
+        with computing(self.n_jobs):
             return models.certificate(self.fit_, rows, random_state)
 
     def plot(
@@ -488,7 +543,6 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         >>> axes.shape
         (2,)
         """
-        check_is_fitted(self)
         need_plots()
         check_choice("kind", kind, KINDS)
         facts = {name: options.pop(name) for name in ROW_FACTS if name in options}
@@ -501,7 +555,6 @@ class DensityEstimator(DensityMixin, BaseEstimator):
 
         ``extra_files``, texts by their names, are put into the same folder.
         """
-        check_is_fitted(self)
         models.write_model(path, self, extra_files)
 
     @classmethod
@@ -519,10 +572,96 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         if labels.of_table:
             self.feature_names_in_ = np.array(labels.names, dtype=object)
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "fit_")
+    def __getattr__(self, name: str) -> Any:
+        """Raise for what is not there, which a fit would have learned if it ends so."""
+        message = f"{type(self).__name__} has no attribute {name!r}."
+        if "fit_" in vars(self) or not name.endswith("_") or name.startswith("_"):
+            raise AttributeError(message)
+        raise NotFittedError(f"{message} This estimator is not fitted yet. Call fit before.")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = "missing" in self._engine().takes
         return tags
+
+
+def self_test(
+    model: DensityEstimator,
+    w: Any,
+    noise: Any = None,
+    *,
+    n_tables: int = 5,
+    random_state: RandomState = 0,
+    verbose: bool = False,
+    **facts: Any,
+) -> SelfTest:
+    """Fit a model again to tables simulated from it, and measure how well it is recovered.
+
+    The tables have the noise, missing values, projections and weights of these rows, and the
+    refits have the settings of the model. An interrupt ends with the tables that are done.
+
+    Parameters
+    ----------
+    model
+        A fitted estimator.
+    w, noise, **facts
+        The rows that were fitted, as for ``fit``: a model does not keep them.
+    n_tables
+        How many tables to simulate; each takes as long as a fit.
+    random_state
+        Seed of tables and refits.
+    verbose
+        Whether to show progress.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from deconflow import XDGMM, self_test
+    >>> w = np.random.default_rng(0).normal(size=(500, 1))
+    >>> found = self_test(XDGMM(1).fit(w, noise=[0.5]), w, noise=[0.5], n_tables=2)
+    >>> found.passed
+    True
+    """
+    check_draws(random_state, n_tables=n_tables)
+    rows = models.simulated_rows(model.fit_, model._rows(w, noise, facts), "a self-test")
+    with as_guest():
+        return run_self_test(model, rows, n_tables, random_state, shown=verbose)
+
+
+def true_values(fit: Fit, v: ArrayLike) -> Array:
+    """Check points ``(N, D)`` of the true values."""
+    units, v = column_units(v), plain_table(v, "v")
+    refuse_other_names(v, fit.names)
+    refuse_other_units(units, fit.units, fit.names)
+    values = as_floats(v, "v")
+    if values.ndim != 2 or values.shape[1] != len(fit.names):
+        raise ValueError(f"Expected v of shape (N, {len(fit.names)}); got {values.shape}.")
+    advice = "A density has no value there."
+    refuse_where(~np.isfinite(values), "finite values in v", got="NaN or inf", advice=advice)
+    return values
+
+
+def refuse_noise_as_y(w: Any, y: Any, noise: Any) -> None:
+    """Catch ``fit(w, noise)``, which would take the noise for labels that nobody reads."""
+    if noise is None and y is not None and not _like_labels(y, w):
+        raise TypeError("Expected noise by its name, as in fit(w, noise=...); got it as y.")
+
+
+def _like_labels(y: Any, w: Any) -> bool:
+    """Whether something is a label per row, which scikit-learn may pass to any estimator."""
+    try:
+        array = np.asarray(y)
+    except (TypeError, ValueError):
+        return False
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind != "f":
+        return array.ndim == 1
+    rows = w.shape[0] if hasattr(w, "shape") else len(w)
+    return len(array) == rows and bool((array == np.round(array)).all())  # classes as floats
+
+
+def check_draws(random_state: RandomState, **counts: int | None) -> None:
+    """Raise unless a seed is one and counts are positive; None is the usual number."""
+    check_seed(random_state)
+    for name, value in counts.items():
+        if value is not None:
+            check_integer(name, value, 1)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
 from deconflow import models
 from deconflow.checks import warn_caller
@@ -108,16 +107,18 @@ class Deconvolver(DensityEstimator):
         checkpoint: str | Path | None = None,
         verbose: bool = False,
     ) -> None:
+        super().__init__(
+            bounds=bounds,
+            atoms=atoms,
+            background=background,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            device=device,
+            checkpoint=checkpoint,
+            verbose=verbose,
+        )
         self.quick = quick
         self.n_members = n_members
-        self.bounds = bounds
-        self.atoms = atoms
-        self.background = background
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.device = device
-        self.checkpoint = checkpoint
-        self.verbose = verbose
 
     def _check_together(self) -> None:
         if not isinstance(self.quick, bool):
@@ -130,13 +131,11 @@ class Deconvolver(DensityEstimator):
     @property
     def candidates_(self) -> dict[str, FittedDensity]:
         """Every candidate by itself, also those without a share until the model is saved."""
-        check_is_fitted(self)
         alone = self.fit_.solution.candidates(self.fit_.names, self.fit_.threads)
         return {name: models.restored(each, self.fit_.learned) for name, each in alone.items()}
 
     def summary(self) -> str:
         """Return what was fitted, which candidate got which share, and how far to trust it."""
-        check_is_fitted(self)
         solution = self.fit_.solution
         lines = [self.describe(), *self.known_, *solution.standings(), *solution.fitted.notes]
         return "\n".join([*lines, self.certificate_.in_words()])

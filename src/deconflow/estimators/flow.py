@@ -111,6 +111,13 @@ class FlowDeconvolver(DensityEstimator):
         checkpoint: str | Path | None = None,
         verbose: bool = False,
     ) -> None:
+        super().__init__(
+            bounds=bounds,
+            random_state=random_state,
+            device=device,
+            checkpoint=checkpoint,
+            verbose=verbose,
+        )
         self.flow = flow
         self.objective = objective
         self.n_draws = n_draws
@@ -122,11 +129,6 @@ class FlowDeconvolver(DensityEstimator):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.validation_fraction = validation_fraction
-        self.bounds = bounds
-        self.random_state = random_state
-        self.device = device
-        self.checkpoint = checkpoint
-        self.verbose = verbose
 
     def _check_together(self) -> None:
         need_flows()

@@ -84,10 +84,8 @@ class LogSplineDeconvolver(DensityEstimator):
         atoms: ArrayLike | None = None,
         background: Any = None,
     ) -> None:
-        self.bounds = bounds
+        super().__init__(bounds=bounds, atoms=atoms, background=background)
         self.n_intervals = n_intervals
-        self.atoms = atoms
-        self.background = background
 
 
 class DeconvolvingKDE(DensityEstimator):

@@ -9,13 +9,11 @@ from deconflow.fits.bands import (
     Band,
     Replicates,
     checked_points,
+    fine_grid,
     quantiles_of,
 )
 from deconflow.fits.fitted import FittedDensity
-from deconflow.fits.grid_fit import GridFit
-from deconflow.fits.mixture_fit import BlendFit, MixtureFit
-from deconflow.fits.network_units import log_volume, refuse_far, standardised
-from deconflow.fits.one_column import fine_grid
+from deconflow.fits.mixture_fit import BlendFit, GridFit, MixtureFit
 from deconflow.fits.posterior import Posterior, column_numbers
 from deconflow.fits.reduced_fits import (
     BoundedFit,
@@ -47,10 +45,7 @@ __all__ = [
     "fine_grid",
     "folded",
     "log_densities_of_parts",
-    "log_volume",
     "quantiles_of",
-    "refuse_far",
-    "standardised",
 ]
 
 __getattr__ = of_flows(__name__, {"WeightedFit": "weighted_fit"})

@@ -1,7 +1,7 @@
 """The density of true values that a fit has learned: the methods that all densities have.
 
-Exact answers are in :mod:`~deconflow.fits.mixture_fit`, answers by weighted draws in
-:mod:`~deconflow.fits.weighted_fit`, those on a grid in :mod:`~deconflow.fits.grid_fit`.
+Exact answers, and those on a grid, are in :mod:`~deconflow.fits.mixture_fit`, answers by weighted
+draws in :mod:`~deconflow.fits.weighted_fit`.
 """
 
 from abc import ABC, abstractmethod
@@ -22,12 +22,15 @@ from deconflow.checks import (
     refuse_extremes,
 )
 from deconflow.evaluation import Estimate, row_p_values
-from deconflow.fits.bands import Band, Replicates, band_of, checked_points
-from deconflow.fits.one_column import (
+from deconflow.fits.bands import (
+    Band,
     ColumnWithAtoms,
+    Replicates,
     ScipyColumn,
     SmoothColumn,
     TabulatedColumn,
+    band_of,
+    checked_points,
     fine_grid,
 )
 from deconflow.fits.posterior import Posterior, column_numbers

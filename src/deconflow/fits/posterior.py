@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.stats import rankdata
 from sklearn.utils import check_random_state
 
 from deconflow._limits import row_slices
@@ -109,7 +110,11 @@ class Posterior(ABC):
     def marginal(self, columns: Any) -> Self:
         """Return the posterior of some dimensions, by name or number, in the order given."""
         keep = column_numbers(columns, self.names)
-        parts = {name: _columns_of(getattr(self, name), keep) for name in self.BY_COLUMN}
+        own = {name: getattr(self, name) for name in self.BY_COLUMN}
+        parts: dict[str, Any] = {
+            name: x.marginal(keep) if isinstance(x, Posterior) else x[..., keep]
+            for name, x in own.items()
+        }
         parts["covariance"] = self.covariance[:, keep[:, None], keep]
         units = self.origin.units and [self.origin.units[d] for d in keep]
         origin, names = replace(self.origin, units=units), [self.names[d] for d in keep]
@@ -183,12 +188,9 @@ class Posterior(ABC):
         Stephens (2017), "False discovery rates: a new deal", Biostatistics 18, 275-294.
         """
         errors = self.sign_error
-        found = np.empty_like(errors)
-        for d, each in enumerate(errors.T):
-            ranked = np.sort(each)
-            count = ranked.searchsorted(each, side="right")
-            found[:, d] = np.cumsum(ranked)[count - 1] / count
-        return found
+        count = rankdata(errors, "max", axis=0).astype(np.int64)
+        sums = np.cumsum(np.sort(errors, axis=0), axis=0)
+        return np.take_along_axis(sums, count - 1, axis=0) / count
 
     def to_frame(self, q: float | Sequence[float] = ()) -> Any:
         """Return a table of the library that the rows came from.
@@ -259,9 +261,7 @@ class Posterior(ABC):
                     "Expected columns with other names than the dimensions "
                     f"{', '.join(DIMENSIONS)}; got {name!r}. Rename it before the fit."
                 )
-        drawn = self.samples
-        if n_samples is not None:
-            drawn = self.sample(n_samples, random_state)
+        drawn = self.samples if n_samples is None else self.sample(n_samples, random_state)
         index, units = self.origin.index, self._units()
         data = {
             name: (DIMENSIONS, values.T[None], {"units": units[name]} if name in units else {})
@@ -394,11 +394,6 @@ def mixed_moments(
             around = spread[some] + apart[:, :, None] * apart[:, None]
             covariance[some] += share[some, None, None] * around
     return mean, covariance
-
-
-def _columns_of(values: Any, keep: IntArray) -> Any:
-    """Take columns of an array, or of a posterior."""
-    return values.marginal(keep) if isinstance(values, Posterior) else values[..., keep]
 
 
 def column_numbers(columns: ArrayLike, names: Sequence[str], label: str = "columns") -> IntArray:

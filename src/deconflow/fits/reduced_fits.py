@@ -12,9 +12,9 @@ from sklearn.utils import check_random_state
 from deconflow._limits import row_slices
 from deconflow._types import Array, IntArray
 from deconflow.evaluation import Estimate
+from deconflow.fits.bands import ColumnWithAtoms, SmoothColumn, quantile_beside_atoms
 from deconflow.fits.fitted import FittedDensity, as_seed
 from deconflow.fits.mixture_fit import BlendFit, MixtureFit
-from deconflow.fits.one_column import ColumnWithAtoms, SmoothColumn, quantile_beside_atoms
 from deconflow.fits.posterior import ARRAYS, Posterior, WeightedPosterior, mixed_moments
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise
@@ -361,19 +361,18 @@ class PartedPosterior(Posterior):
 
 def folded(density: FittedDensity, bounds: Bounds) -> FittedDensity:
     """Fold a density that was fitted to mirrored rows; its replicates, too."""
-    answer = _folded(density, bounds)
+    answer: FittedDensity = _folded(density, bounds)
     if density.replicates is not None:
         answer.replicates = density.replicates.changed(partial(_folded, bounds=bounds))
     return answer
 
 
-def _folded(density: Any, bounds: Bounds) -> FittedDensity:
+def _folded(density: Any, bounds: Bounds) -> Any:
     if isinstance(density, BlendFit):
         return BlendFit(density.shares, [_folded(part, bounds) for part in density.parts])
     if isinstance(density, MixtureFit):
         return BoundedFit(density, bounds)
-    answer: FittedDensity = density.folded_at(bounds)
-    return answer
+    return density.folded_at(bounds)
 
 
 class BoundedFit(FittedDensity):
@@ -505,8 +504,11 @@ def _answers(
     apart = draws - mean[:, None]
     covariance = np.einsum("ns,nsi,nsj->nij", weights, apart, apart)
     u = rng.uniform(size=(len(draws), n_samples, 1))
-    chosen = np.empty(u.shape[:2], np.int64)
-    for row, edges in enumerate(np.cumsum(weights, axis=1)):
-        chosen[row] = np.searchsorted(edges / edges[-1], u[row, :, 0])
-    samples = np.take_along_axis(draws, chosen[..., None], axis=1)
-    return samples, mean, covariance, 1 / np.square(weights).sum(1)
+    pairs = zip(np.cumsum(weights, axis=1), u, strict=True)
+    chosen = np.stack([np.searchsorted(edges / edges[-1], own) for edges, own in pairs])
+    return (
+        np.take_along_axis(draws, chosen, axis=1),
+        mean,
+        covariance,
+        1 / np.square(weights).sum(1),
+    )

@@ -16,7 +16,6 @@ from deconflow.fits.fitted import (
     mixture_of_draws,
     seen_through,
 )
-from deconflow.fits.network_units import far_rows, log_volume, standardised
 from deconflow.fits.posterior import Posterior, WeightedPosterior
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
@@ -28,7 +27,7 @@ from deconflow.posteriors import (
     weigh,
 )
 from deconflow.randomness import RandomState, isolated_rng
-from deconflow.standardising import Standardiser
+from deconflow.standardising import Standardiser, far_rows, log_volume, standardised
 from deconflow.truth import Bounds
 
 POINTS_AT_ONCE = 2**14
@@ -58,16 +57,13 @@ class WeightedFit(FittedDensity):
         threads: int | None = None,
     ) -> None:
         self.density, self.standardiser, self.proposing = density, standardiser, proposing
-        self.names, self.threads = names, threads
+        self.names, self.threads, self.own = names, threads, next(density.parameters())
         if isinstance(density, Folded):
             lower, upper = density.bounds.lower, density.bounds.upper
             self.ends = standardiser.from_standard(lower), standardiser.from_standard(upper)
 
     def _log_prob(self, v: Array) -> Array:
-        own, standard = (
-            next(self.density.parameters()),
-            torch.tensor(self.standardiser.to_standard(v)),
-        )
+        own, standard = self.own, torch.tensor(self.standardiser.to_standard(v))
         with torch.no_grad():
             parts = [
                 self.density.log_prob(points.to(own)).double().cpu()
@@ -165,7 +161,7 @@ class WeightedFit(FittedDensity):
 
     def _weigh(self, data: Observations, n_draws: int) -> WeightedDraws:
         """Draw and weigh for standardised rows; draws are folded as the density is."""
-        own, density = next(self.density.parameters()), self.density
+        own, density = self.own, self.density
         if not isinstance(self.proposing, GaussianMixture):
             rows = data.to(dtype=own.dtype, device=own.device)
             return weigh(density, self.proposing, rows, n_draws)
@@ -186,8 +182,7 @@ class WeightedFit(FittedDensity):
         """
         if isinstance(self.proposing, GaussianMixture) and not isinstance(self.density, Folded):
             check_integer("n_samples", n_draws, FEWEST_POINTS)
-            dtype = next(self.density.parameters()).dtype
-            rows = RowsWithProposals.of(data, self.proposing, dtype)
+            rows = RowsWithProposals.of(data, self.proposing, self.own.dtype)
             return estimate_log_likelihood(self.density, rows, n_draws)
         draws = self._weigh(data, n_draws)
         share = draws.normalised.double() * n_draws
@@ -199,17 +194,16 @@ class WeightedFit(FittedDensity):
         self, data: Observations, n_draws: int
     ) -> Iterator[tuple[int, Observations, Observations]]:
         """Walk through chunks of bounded memory: first row, the rows, and these standardised."""
-        first, dtype = 0, next(self.density.parameters()).dtype
+        first, dtype = 0, str(self.own.dtype).removeprefix("torch.")
         for part in data.chunks(max(1, POINTS_AT_ONCE // n_draws)):
             ready = standardised(self.standardiser, part)
-            self._refuse_out_of_reach(far_rows(ready, str(dtype).removeprefix("torch.")), first)
+            self._refuse_out_of_reach(far_rows(ready, dtype), first)
             yield first, part, ready
             first += len(part)
 
     def _refuse_out_of_reach(self, unreached: BoolArray, first_row: int) -> None:
         """Raise where no draw of a row has a density above zero."""
-        dtype = next(self.density.parameters()).dtype
-        refuse_unreached(unreached, first_row, f" in {dtype}. Look at that row")
+        refuse_unreached(unreached, first_row, f" in {self.own.dtype}. Look at that row")
 
 
 class MarginalFit(FittedDensity):

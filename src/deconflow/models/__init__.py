@@ -1,10 +1,11 @@
 """Fits of rows by any engine, and the methods that every fit has."""
 
-from deconflow.models.certifying import CHECKING, certificate, certified
 from deconflow.models.files import read_model, write_model
 from deconflow.models.fit import Engine, Fit, fit_rows, refuse_beyond_memory, restored
 from deconflow.models.questions import (
-    check_draws,
+    CHECKING,
+    certificate,
+    certified,
     condition,
     criterion,
     fitted_rows,
@@ -24,7 +25,6 @@ __all__ = [
     "Fit",
     "certificate",
     "certified",
-    "check_draws",
     "condition",
     "criterion",
     "fit_rows",

@@ -1,7 +1,6 @@
 """Saving and loading fitted models: safetensors and JSON, never a pickle."""
 
 import json
-from dataclasses import fields
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -37,8 +36,6 @@ from deconflow.saving import (
 from deconflow.truth import Bounds, UniformBackground
 
 LEARNED: Any = reduce(or_, (each.finds for each in (LearnErrors, *REDUCTIONS)), Streamed)
-#: Parameters that a fitted model cannot change: its density was made with them.
-OF_TRUTH = tuple(field.name for field in fields(Known))
 #: Types of what is saved of a fit, beside its solution.
 TYPES: dict[str, Any] = {
     "known": {
@@ -80,9 +77,8 @@ def write_model(path: str | Path, model: Any, extra_files: dict[str, str] | None
         "fit": to_json(_parts(model.fit_), arrays, "fit"),
     }
     texts = {DESCRIPTION: json.dumps(description, indent=1) + "\n", **(extra_files or {})}
-    files = with_checksums(texts, save(arrays))
     with replacing_folder(path) as new:
-        for name, content in files.items():
+        for name, content in with_checksums(texts, save(arrays)).items():
             (new / name).write_bytes(content)
 
 
@@ -94,7 +90,7 @@ def read_model(files: ModelFiles, cls: type[Any], changes: dict[str, Any]) -> An
     about, path = files.description, files.path
     if about["class"] != cls.__name__:
         raise ValueError(f"Expected a {cls.__name__} at {path}; got a {about['class']}.")
-    for name in OF_TRUTH:
+    for name in TYPES["known"]:
         if name in changes:
             raise ValueError(
                 f"Expected {name} as in the fit, for which the density was made; got "

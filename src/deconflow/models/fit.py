@@ -115,14 +115,12 @@ class Fit:
     @property
     def covariates(self) -> Covariates | None:
         """Covariates of the fitted rows."""
-        found = self.found(CurvesFound)
-        return None if found is None else found.covariates
+        return getattr(self.found(CurvesFound), "covariates", None)
 
     @property
     def seen_share(self) -> float:
         """The share of all rows, seen or not, that the selection lets through."""
-        found = self.found(SelectionFound)
-        return 1.0 if found is None else found.share
+        return getattr(self.found(SelectionFound), "share", 1.0)
 
     @property
     def working(self) -> GaussianMixture | None:
