@@ -5,8 +5,7 @@ import pytest
 from scipy import stats
 from scipy.special import softmax
 
-from deconflow.mixtures import GaussianMixture
-from deconflow.truncation import CutMixture, cut_normal, log_between
+from deconflow.mixtures import CutMixture, GaussianMixture, cut_normal, log_between
 
 INF = np.inf
 
