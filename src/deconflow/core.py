@@ -14,16 +14,17 @@ from sklearn.utils import check_random_state
 from deconflow import ranks
 from deconflow._types import AnyArray
 from deconflow.checks import warn_caller
-from deconflow.frames import parted, plain_tables, refuse_other_rows
+from deconflow.frames import (
+    column_names,
+    column_units,
+    parted,
+    plain_tables,
+    refuse_other_rows,
+)
 from deconflow.guests import as_guest
 from deconflow.measuring import Selection, as_rule
 from deconflow.noise import FreeErrors
-from deconflow.observations import (
-    Labels,
-    Observations,
-    check_rows_and_columns,
-    check_weights,
-)
+from deconflow.observations import Labels, Observations, check_weights
 from deconflow.progress import SILENT, Progress
 from deconflow.randomness import RandomState
 from deconflow.streams import Overview, RowStream
@@ -214,29 +215,39 @@ def observe(
         plain, noise = plain_tables(table, noise)
         if sample_weight is not None:
             sample_weight = check_weights(plain, sample_weight, "sample_weight")
-        check_rows_and_columns(plain.shape, "w")
-        labels = Labels.of(
-            table, plain, names, noise_given=noise is not None, limits_given=limits is not None
-        )
         free = noise if isinstance(noise, FreeErrors) else None
+        stated: Any = noise if free is None else free.said
         if noise is None:
             if limits is not None:
                 raise ValueError(
                     "Expected noise with limits, the error that the measurement of a limit would "
                     "have had; got none. Pass noise=..., or noise=0.0 if there is none."
                 )
-            warn_caller(
-                "noise was not given, so w is taken as exact. Pass noise=..., or noise=0.0 to say "
-                "so."
-            )
-            noise = 0.0
+            stated = 0.0
         data = Observations.from_arrays(
             plain,
-            noise if free is None else free.said,
+            stated,
             projection=projection,
             weights=sample_weight,
             groups=groups,
             limits=limits,
+        )
+        if noise is None:
+            warn_caller(
+                "noise was not given, so w is taken as exact. Pass noise=..., or noise=0.0 to say "
+                "so."
+            )
+        in_table = column_names(plain)
+        own = in_table if names is None else names
+        labels = Labels(
+            None if own is None else tuple(str(name) for name in own),
+            column_units(table),
+            type(table),
+            table.index if type(table).__module__.split(".")[0] == "pandas" else None,
+            plain[:0],
+            noise is not None,
+            in_table is not None,
+            limits is not None,
         )
         data = replace(data, labels=labels, uncertain=free)
         if given is not None:

@@ -1,10 +1,10 @@
 r"""Gaussian mixtures in closed form, one or many at once, and Gaussians cut to a box.
 
 Draws within a box follow Genz: with the Cholesky factor :math:`C = L L^T`, bounded dimensions
-first, :math:`v = m + L y`, each :math:`y_j` is drawn from a standard normal law cut to what the ones
-before it leave, and the draw's weight is the product of what these cuts leave of the laws. With one
-bounded dimension all weights of a Gaussian are equal: draws are exact then, and so are mass and
-moments, in closed form.
+first, :math:`v = m + L y`, each :math:`y_j` is drawn from a standard normal law cut to what the
+ones before it leave, and the draw's weight is the product of what these cuts leave of the laws.
+With one bounded dimension all weights of a Gaussian are equal: draws are exact then, and so are
+mass and moments, in closed form.
 
 References
 ----------

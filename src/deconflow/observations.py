@@ -26,8 +26,6 @@ from deconflow.checks import (
 )
 from deconflow.frames import (
     Units,
-    column_names,
-    column_units,
     limit_flags,
     plain_tables,
     refuse_other_rows,
@@ -84,40 +82,8 @@ class Labels:
     of_table: bool = False
     limits_given: bool = False
 
-    @classmethod
-    def of(
-        cls,
-        table: Any,
-        plain: Any,
-        names: Sequence[str] | None,
-        *,
-        noise_given: bool,
-        limits_given: bool,
-    ) -> "Labels":
-        """Take the labels of a table, and of the plain one that it was turned into.
-
-        ``names`` are those of an array, which has none.
-        """
-        in_table = column_names(plain)
-        own = in_table if names is None else names
-        pandas = type(table).__module__.split(".")[0] == "pandas"
-        return cls(
-            None if own is None else tuple(str(name) for name in own),
-            column_units(table),
-            type(table),
-            table.index if pandas else None,
-            plain[:0],
-            noise_given,
-            in_table is not None,
-            limits_given,
-        )
-
     def __getitem__(self, rows: Any) -> "Labels":
-        if self.index is None:
-            return self
-        return replace(
-            self, index=self.index[rows if isinstance(rows, slice) else np.asarray(rows)]
-        )
+        return replace(self, index=take(self.index, rows))
 
     def measured(self, count: int) -> list[str]:
         """Return names of the measured columns, ``w0, w1, ...`` where they have none."""
