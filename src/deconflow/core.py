@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from deconflow import ranks
 from deconflow._types import AnyArray
-from deconflow.checks import warn_caller
+from deconflow.checks import take, warn_caller
 from deconflow.frames import (
     column_names,
     column_units,
@@ -256,8 +256,9 @@ def observe(
             refuse("a selection", NOT_SELECTED, data.traits)
             if isinstance(selection, Selection) and hasattr(selection.columns, "iloc"):
                 refuse_other_rows(table, selection.columns, "columns")
-            rule = as_rule(selection, selection_of, data.measured_names, data)
-            data = replace(data, selection=rule)
+            data = replace(
+                data, selection=as_rule(selection, selection_of, data.measured_names, data)
+            )
         elif selection_of != "measured":
             raise ValueError(f"Expected a selection with selection_of={selection_of!r}; got none.")
         return data
@@ -294,8 +295,9 @@ class Given:
 
     def take(self, rows: Any) -> "Given":
         """Return the covariates of some rows."""
-        rows = rows if isinstance(rows, slice) else np.asarray(rows)
-        return replace(self, columns={name: values[rows] for name, values in self.columns.items()})
+        return replace(
+            self, columns={name: take(each, rows) for name, each in self.columns.items()}
+        )
 
 
 #: Measured values of the sample that is in memory while all rows are passed over.
@@ -319,8 +321,9 @@ def sampled(stream: RowStream, noise: Any, facts: dict[str, Any], run: Run) -> O
             "them from a sample, and give what was learned."
         )
     run.progress.begin(COUNTING, "rows", stream.n_rows)
-    n_sample = max(1, SAMPLE_VALUES // len(stream.names))
-    overview = stream.overview(n_sample, run.stream_seed(), run.progress.advance)
+    overview = stream.overview(
+        max(1, SAMPLE_VALUES // len(stream.names)), run.stream_seed(), run.progress.advance
+    )
     assert overview.sample is not None
     run.beyond = stream, overview
     rows = observe(overview.sample.w, **overview.sample.facts)

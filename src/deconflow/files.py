@@ -38,8 +38,10 @@ def as_path(path: PathLike, name: str = "path") -> Path:
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             os.stat(path)  # these errors come when it is read or written
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ValueError(f"Expected {name} as the system takes it; got {path!r}: {why}.") from error
+        raise ValueError(
+            f"Expected {name} as the system takes it; got {path!r}: "
+            f"{getattr(error, 'strerror', None) or error}."
+        ) from error
     return Path(path)
 
 
@@ -164,8 +166,8 @@ def _locked(folder: Path) -> Iterator[str]:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             until_the_end.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            same = os.path.samestat(os.stat(folder), os.fstat(descriptor))
-            state = "ours" if same else "gone"
+            there = os.path.samestat(os.stat(folder), os.fstat(descriptor))
+            state = "ours" if there else "gone"
         except FileNotFoundError:
             state = "gone"
         except BlockingIOError:

@@ -152,13 +152,12 @@ class GaussianMixture:
         check_integer("n", n, 1)
         check_seed(random_state)
         rng = check_random_state(random_state)
-        u = rng.uniform(size=(*self.batch_shape, n))
-        which = picked(self.weights, u)
+        which = picked(self.weights, rng.uniform(size=(*self.batch_shape, n)))
         white = rng.standard_normal((*self.batch_shape, n, self.dim))
         if self.batch_shape:
             row = np.indices(which.shape)[:-1]
-            turned = (self._roots[(*row, which)] @ white[..., None])[..., 0]
-            return self.means[(*row, which)] + turned
+            roots = self._roots[(*row, which)]
+            return self.means[(*row, which)] + (roots @ white[..., None])[..., 0]
         drawn = np.empty((n, self.dim))
         order = np.argsort(which, kind="stable")  # averages may have thousands of components
         numbers, first = np.unique(which[order], return_index=True)
@@ -217,8 +216,7 @@ class GaussianMixture:
         Bounds may be infinite. A value without variance, which a row's posterior may have,
         is inside or not. Small probabilities keep all their digits.
         """
-        variance = np.diagonal(self.covariances, axis1=-2, axis2=-1)
-        sd = np.sqrt(np.maximum(variance, 0.0))
+        sd = np.sqrt(np.maximum(np.diagonal(self.covariances, axis1=-2, axis2=-1), 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
             low, high = (np.asarray(lower) - self.means) / sd, (np.asarray(upper) - self.means) / sd
         low, high = np.nan_to_num(low, nan=-np.inf), np.nan_to_num(high, nan=np.inf)
@@ -393,12 +391,9 @@ class CutMixture:
         shift, left = _cut_moments(means[..., d], np.sqrt(variance), self.lower[d], self.upper[d])
         along = covariances[..., d] / variance[..., None]  # how the others follow
         centres = means + along * shift[..., None]
-        lost = (variance - left)[..., None, None]
-        each = covariances - lost * along[..., :, None] * along[..., None, :]
-        mean = np.einsum("nk,nkd->nd", self.shares, centres)
-        apart = centres - mean[:, None]
-        within = np.einsum("nk,nkij->nij", self.shares, each)
-        return mean, within + np.einsum("nk,nki,nkj->nij", self.shares, apart, apart)
+        lost = (variance - left)[..., None, None] * along[..., :, None] * along[..., None, :]
+        cut = GaussianMixture(self.shares, centres, covariances - lost)
+        return cut.mean, cut.covariance
 
     def sample(self, n: int, rng: np.random.RandomState) -> tuple[Array, Array]:
         """Draw ``(N, n, D)``, with log weights ``(N, n)``; equal ones for one bounded dimension."""

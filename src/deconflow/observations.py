@@ -360,8 +360,7 @@ class Observations:
         """Return the same rows as arrays of numpy."""
         if not is_torch_array(self.w):
             return self
-        own = {name: getattr(self, name) for name in ARRAYS}
-        arrays: Any = {name: as_array(x) for name, x in own.items() if x is not None}
+        arrays: Any = {name: like(getattr(self, name), np.zeros(0)) for name in ARRAYS}
         return replace(self, noise=self.noise.in_numpy(), **arrays)
 
 
@@ -463,8 +462,7 @@ def raw_weights(w: Any, weights: ArrayLike, name: str) -> Array:
     values = as_floats(weights, name)
     if values.shape != (len(w),):
         raise ValueError(f"Expected {name} of shape ({len(w)},); got {tuple(values.shape)}.")
-    bad = ~(values >= 0) | ~np.isfinite(values)
-    refuse_where(bad, f"finite {name} of at least zero", values)
+    refuse_where(~((values >= 0) & (values < np.inf)), f"finite {name} of at least zero", values)
     return values
 
 

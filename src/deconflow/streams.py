@@ -99,10 +99,9 @@ class RowStream:
     def with_errors(self, noise: Any) -> "RowStream":
         """Return the same rows with other columns of errors: a name for each measured column."""
         columns = self.reader.columns
-        errors = _said_errors(noise, self.names)
         found = find_columns(
-            self.source, self.names, errors=errors, noise=columns.noise, df=columns.df,
-            missing=columns.missing,
+            self.source, self.names, errors=_said_errors(noise, self.names), noise=columns.noise,
+            df=columns.df, missing=columns.missing,
         )  # fmt: skip
         return RowStream(RowReader(found, self.source, weights=self.reader.weights))
 
