@@ -94,9 +94,8 @@ def find_copies(data: Observations, *, near: bool = True) -> Copies:
     sizes = np.bincount(groups)
     pairs, share = _pairs(groups), float(sizes[sizes > 1].sum()) / len(groups)
     expected = _expected(columns, _pairs(equal)) if pairs else 0.0
-    enough = pairs > SURPRISE * expected + ERRORS * np.sqrt(expected)
-    near_share = _near_share(data) if near else 0.0
-    return Copies(groups, share, expected, bool(enough and len(sizes) >= FEWEST), near_share)
+    enough = pairs > SURPRISE * expected + ERRORS * np.sqrt(expected) and len(sizes) >= FEWEST
+    return Copies(groups, share, expected, bool(enough), _near_share(data) if near else 0.0)
 
 
 def keep_copies_together(data: Observations) -> Observations:

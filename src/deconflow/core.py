@@ -125,10 +125,11 @@ def refuse(who: str, takes: Set[str], traits: Set[str]) -> None:
 def refuse_other_traits(fitted: Set[str], asked: Set[str], must_match: Set[str]) -> None:
     """Raise for rows that lack a trait which the rows of the fit had, or have one more."""
     for trait, (noun, _) in WORDS.items():
-        if trait not in must_match or (trait in fitted) == (trait in asked):
-            continue
-        had, got = (noun, "none") if trait in fitted else (f"no {noun}", "some")
-        raise ValueError(f"Expected {had}, as in the fit; got {got}. Describe these rows so, too.")
+        if trait in must_match & (fitted ^ asked):
+            had, got = (noun, "none") if trait in fitted else (f"no {noun}", "some")
+            raise ValueError(
+                f"Expected {had}, as in the fit; got {got}. Describe these rows so, too."
+            )
 
 
 #: Traits that rows with a selection may have as far as the door is concerned.

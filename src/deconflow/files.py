@@ -166,8 +166,8 @@ def _locked(folder: Path) -> Iterator[str]:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             until_the_end.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            there = os.path.samestat(os.stat(folder), os.fstat(descriptor))
-            state = "ours" if there else "gone"
+            same = os.path.samestat(os.stat(folder), os.fstat(descriptor))
+            state = "ours" if same else "gone"
         except FileNotFoundError:
             state = "gone"
         except BlockingIOError:

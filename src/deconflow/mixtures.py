@@ -176,14 +176,15 @@ class GaussianMixture:
             raise ValueError(
                 f"Expected dimensions as numbers between 0 and {self.dim - 1}; got {dimensions!r}."
             )
-        square = self.covariances[..., keep[:, None], keep[None, :]]
-        return GaussianMixture(self.weights, self.means[..., keep], square)
+        return GaussianMixture(
+            self.weights, self.means[..., keep], self.covariances[..., keep[:, None], keep]
+        )
 
     def in_units(self, location: ArrayLike, scale: ArrayLike) -> "GaussianMixture":
         """Return the density of ``location + scale v``."""
         s = np.asarray(scale)
-        covariances = self.covariances * s[:, None] * s
-        return GaussianMixture(self.weights, np.asarray(location) + s * self.means, covariances)
+        means = np.asarray(location) + s * self.means
+        return GaussianMixture(self.weights, means, self.covariances * s[:, None] * s)
 
     def convolve(self, noise: Any) -> "GaussianMixture":
         """Return the density of ``v + n`` for one distribution of the noise."""

@@ -1,7 +1,7 @@
 r"""Observations: what was measured, with its noise, checked once."""
 
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -174,12 +174,12 @@ class Observations:
         >>> len(data), data.latent_dim
         (2, 2)
         """
-        w, noise = plain_tables(w, noise)
-        weights = None if weights is None else check_weights(w, weights, "weights")
-        groups = None if groups is None else check_groups(w, groups)
+        table, noise = plain_tables(w, noise)
+        w = _checked_measured(table)
+        weights = None if weights is None else check_weights(table, weights, "weights")
+        groups = None if groups is None else check_groups(table, groups)
         if limits is not None:
-            noise = limited(noise, limit_flags(w, limits))
-        w = check_measured(w, "w")
+            noise = limited(noise, limit_flags(table, limits))
         if isinstance(noise, Reading):
             if projection is not None and noise.truth_ends != (None, None):
                 raise ValueError(
@@ -418,33 +418,28 @@ def noise_sizes(noise: Noise) -> Any:
     return noise.factor if isinstance(noise, GaussianNoise) else noise.variance() ** 0.5
 
 
-def check_measured(values: ArrayLike, name: str) -> Array:
+def _checked_measured(values: ArrayLike) -> Array:
     """Raise unless these are rows of finite values, or NaN, with something in every row."""
-    w = as_floats(values, name)
-    check_rows_and_columns(w.shape, name)
-    refuse_where(np.isinf(w), f"finite values in {name}, or NaN for missing ones", got="inf")
+    w = as_floats(values, "w")
+    if w.ndim != 2:
+        raise ValueError(
+            f"Expected w of shape (N, D); got {w.shape}. Reshape your data: w.reshape(-1, 1) for "
+            "one dimension, w.reshape(1, -1) for one row."
+        )
+    if w.size == 0:
+        what = "sample" if len(w) == 0 else "feature"  # by these words scikit-learn knows it
+        raise ValueError(
+            f"Expected at least one row and one column in w; got 0 {what}(s) (shape={w.shape}) "
+            "while a minimum of 1 is required."
+        )
+    refuse_where(np.isinf(w), "finite values in w, or NaN for missing ones", got="inf")
     refuse_where(
         np.isnan(w).all(1),
-        f"at least one measured value in every row of {name}",
+        "at least one measured value in every row of w",
         got="only NaN or masked cells",
         advice="Drop such rows.",
     )
     return w
-
-
-def check_rows_and_columns(shape: Sequence[int], name: str) -> None:
-    """Raise unless this is the shape of a table that is not empty."""
-    if len(shape) != 2:
-        raise ValueError(
-            f"Expected {name} of shape (N, D); got {tuple(shape)}. Reshape your data: "
-            f"{name}.reshape(-1, 1) for one dimension, {name}.reshape(1, -1) for one row."
-        )
-    if 0 in shape:
-        what = "sample" if shape[0] == 0 else "feature"  # by these words scikit-learn knows it
-        raise ValueError(
-            f"Expected at least one row and one column in {name}; got 0 {what}(s) "
-            f"(shape={tuple(shape)}) while a minimum of 1 is required."
-        )
 
 
 def check_weights(w: Any, weights: ArrayLike, name: str) -> Array:
