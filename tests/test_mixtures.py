@@ -8,8 +8,7 @@ from scipy.special import softmax
 from scipy.stats import kstest, multivariate_normal, norm
 
 from deconflow import GaussianMixture
-from deconflow.mixtures import mix
-from deconflow.truncation import CutMixture, cut_normal, log_between
+from deconflow.mixtures import CutMixture, cut_normal, log_between, mix
 
 N, K, D = 5, 3, 2
 

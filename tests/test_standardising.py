@@ -111,7 +111,6 @@ def test_standardised_densities_differ_by_the_jacobian_only(case, noise):
         ready.log_likelihood(z) - volume, data.log_likelihood(v), rtol=1e-7, atol=1e-7
     )
     np.testing.assert_allclose(fitted.to_standard(v), z, rtol=1e-7, atol=1e-7)
-    np.testing.assert_allclose(fitted.log_latent_volume(), np.log(fitted.scale).sum())
     if data.observed is not None:
         assert (ready.w[~data.observed] == 0).all()
     assert ready.weights is data.weights
@@ -136,7 +135,6 @@ def test_a_change_of_units_shifts_all_log_densities_alike(case, noise):
     np.testing.assert_allclose(
         two.observations(other).features(), one.observations(data).features(), rtol=1e-6, atol=1e-6
     )
-    close(two.log_latent_volume(), float(one.log_latent_volume()) + np.log(a).sum(), rtol=1e-6)
     z = np.zeros((1, N, M))
     np.testing.assert_allclose(
         two.observations(other).log_likelihood(z),
@@ -188,5 +186,5 @@ UNSEEN = {
 def test_an_unseen_column_is_refused(name):
     arrays = dict(UNSEEN[name])
     data = Observations.from_arrays(arrays.pop("w"), 0.1, **arrays)
-    with pytest.raises(ValueError, match=r"measured in at least one row.*column 1\. Drop it"):
+    with pytest.raises(ValueError, match=r"measured in at least one row.*dimension 1\. Drop it"):
         Standardiser.fit(data)

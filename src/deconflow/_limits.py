@@ -45,11 +45,11 @@ def threads_at_most(n_jobs: int | None) -> Iterator[None]:
         yield
         return
     torch = sys.modules.get("torch")
-    if torch is None:
-        pools = _thread_pools(False).select(user_api="openmp").info()
-        before = [each["num_threads"] for each in pools]
-    else:
-        before = [torch.get_num_threads()]
+    before = (
+        [each["num_threads"] for each in _thread_pools(False).select(user_api="openmp").info()]
+        if torch is None
+        else [torch.get_num_threads()]
+    )
     most = min([n_jobs, *before])
     with ExitStack() as until_the_end:
         until_the_end.enter_context(openmp_threads(most))

@@ -94,36 +94,29 @@ def find_copies(data: Observations, *, near: bool = True) -> Copies:
     sizes = np.bincount(groups)
     pairs, share = _pairs(groups), float(sizes[sizes > 1].sum()) / len(groups)
     expected = _expected(columns, _pairs(equal)) if pairs else 0.0
-    enough = pairs > SURPRISE * expected + ERRORS * np.sqrt(expected)
-    near_share = _near_share(data) if near else 0.0
-    return Copies(groups, share, expected, bool(enough and len(sizes) >= FEWEST), near_share)
+    enough = pairs > SURPRISE * expected + ERRORS * np.sqrt(expected) and len(sizes) >= FEWEST
+    return Copies(groups, share, expected, bool(enough), _near_share(data) if near else 0.0)
 
 
 def keep_copies_together(data: Observations) -> Observations:
     """Let copies of a row be a group, if they are surprising and nobody has said what belongs so.
 
-    Groups that would leave a column to one of them are not made: no fit could do without it.
+    Groups that would leave a column to one of them are not made: no fit could do without it. Rows
+    with limits are on their own.
     """
-    if data.groups is not None:
+    measured = (
+        np.ones(len(data), bool) if data.noise.flags is None else (data.noise.flags == 0).all(1)
+    )
+    if data.groups is not None or not measured.any():
         return data
-    if isinstance(data.noise, LimitedNoise):
-        return _kept_beside_limits(data, data.noise)
-    found = find_copies(data, near=False)
-    grouped = replace(data, groups=found.groups)
-    return grouped if found.surprising and grouped.fewest_groups() > 1 else data
-
-
-def _kept_beside_limits(data: Observations, noise: LimitedNoise) -> Observations:
-    """Keep copies together that have no limits: these are equal where one limit holds for many."""
-    measured = (noise.flags == 0).all(1)
-    if not measured.any():
-        return data
-    plain = noise[measured].without_limits()
-    kept = keep_copies_together(replace(data[measured], noise=plain))
-    if kept.groups is None:
+    some = data
+    if isinstance(data.noise, LimitedNoise):  # equal where one limit holds for many
+        some = replace(data[measured], noise=data.noise[measured].without_limits())
+    found = find_copies(some, near=False)
+    if not found.surprising or replace(some, groups=found.groups).fewest_groups() < 2:
         return data
     groups = np.arange(len(data)) + len(data)
-    groups[measured] = kept.groups
+    groups[measured] = found.groups
     return replace(data, groups=groups)
 
 

@@ -13,16 +13,17 @@ from sklearn.utils import check_random_state
 
 from deconflow import ranks
 from deconflow.checks import warn_caller
-from deconflow.frames import parted, plain_tables, refuse_other_rows
+from deconflow.frames import (
+    column_names,
+    column_units,
+    parted,
+    plain_tables,
+    refuse_other_rows,
+)
 from deconflow.guests import as_guest
 from deconflow.measuring import Selection, as_rule
 from deconflow.noise import FreeErrors
-from deconflow.observations import (
-    Labels,
-    Observations,
-    check_rows_and_columns,
-    check_weights,
-)
+from deconflow.observations import Labels, Observations, check_weights
 from deconflow.progress import SILENT, Progress
 from deconflow.randomness import RandomState
 from deconflow.streams import Overview, RowStream
@@ -123,10 +124,11 @@ def refuse(who: str, takes: Set[str], traits: Set[str]) -> None:
 def refuse_other_traits(fitted: Set[str], asked: Set[str], must_match: Set[str]) -> None:
     """Raise for rows that lack a trait which the rows of the fit had, or have one more."""
     for trait, (noun, _) in WORDS.items():
-        if trait not in must_match or (trait in fitted) == (trait in asked):
-            continue
-        had, got = (noun, "none") if trait in fitted else (f"no {noun}", "some")
-        raise ValueError(f"Expected {had}, as in the fit; got {got}. Describe these rows so, too.")
+        if trait in must_match & (fitted ^ asked):
+            had, got = (noun, "none") if trait in fitted else (f"no {noun}", "some")
+            raise ValueError(
+                f"Expected {had}, as in the fit; got {got}. Describe these rows so, too."
+            )
 
 
 #: Traits that rows with a selection may have as far as the door is concerned.
@@ -213,29 +215,39 @@ def observe(
         plain, noise = plain_tables(table, noise)
         if sample_weight is not None:
             sample_weight = check_weights(plain, sample_weight, "sample_weight")
-        check_rows_and_columns(plain.shape, "w")
-        labels = Labels.of(
-            table, plain, names, noise_given=noise is not None, limits_given=limits is not None
-        )
         free = noise if isinstance(noise, FreeErrors) else None
+        stated: Any = noise if free is None else free.said
         if noise is None:
             if limits is not None:
                 raise ValueError(
                     "Expected noise with limits, the error that the measurement of a limit would "
                     "have had; got none. Pass noise=..., or noise=0.0 if there is none."
                 )
-            warn_caller(
-                "noise was not given, so w is taken as exact. Pass noise=..., or noise=0.0 to say "
-                "so."
-            )
-            noise = 0.0
+            stated = 0.0
         data = Observations.from_arrays(
             plain,
-            noise if free is None else free.said,
+            stated,
             projection=projection,
             weights=sample_weight,
             groups=groups,
             limits=limits,
+        )
+        if noise is None:
+            warn_caller(
+                "noise was not given, so w is taken as exact. Pass noise=..., or noise=0.0 to say "
+                "so."
+            )
+        in_table = column_names(plain)
+        own = in_table if names is None else names
+        labels = Labels(
+            None if own is None else tuple(str(name) for name in own),
+            column_units(table),
+            type(table),
+            table.index if type(table).__module__.split(".")[0] == "pandas" else None,
+            plain[:0],
+            noise is not None,
+            in_table is not None,
+            limits is not None,
         )
         data = replace(data, labels=labels, uncertain=free)
         if given is not None:
@@ -244,8 +256,9 @@ def observe(
             refuse("a selection", NOT_SELECTED, data.traits)
             if isinstance(selection, Selection) and hasattr(selection.columns, "iloc"):
                 refuse_other_rows(table, selection.columns, "columns")
-            rule = as_rule(selection, selection_of, data.measured_names, data)
-            data = replace(data, selection=rule)
+            data = replace(
+                data, selection=as_rule(selection, selection_of, data.measured_names, data)
+            )
         elif selection_of != "measured":
             raise ValueError(f"Expected a selection with selection_of={selection_of!r}; got none.")
         return data
@@ -279,8 +292,9 @@ def sampled(stream: RowStream, noise: Any, facts: dict[str, Any], run: Run) -> O
             "them from a sample, and give what was learned."
         )
     run.progress.begin(COUNTING, "rows", stream.n_rows)
-    n_sample = max(1, SAMPLE_VALUES // len(stream.names))
-    overview = stream.overview(n_sample, run.stream_seed(), run.progress.advance)
+    overview = stream.overview(
+        max(1, SAMPLE_VALUES // len(stream.names)), run.stream_seed(), run.progress.advance
+    )
     assert overview.sample is not None
     run.beyond = stream, overview
     rows = observe(overview.sample.w, **overview.sample.facts)

@@ -38,8 +38,10 @@ def as_path(path: PathLike, name: str = "path") -> Path:
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             os.stat(path)  # these errors come when it is read or written
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ValueError(f"Expected {name} as the system takes it; got {path!r}: {why}.") from error
+        raise ValueError(
+            f"Expected {name} as the system takes it; got {path!r}: "
+            f"{getattr(error, 'strerror', None) or error}."
+        ) from error
     return Path(path)
 
 

@@ -242,8 +242,7 @@ def _bars(
             sizes[low] = one_sign(sizes[low], seen, low)[0]
         for column in [each for each in sizes if each in unit_of]:
             wanted = units[d] if units else None
-            factor = _factor(unit_of[column], wanted, 1, column, names[d])
-            sizes[column] = sizes[column] * factor
+            sizes[column] = sizes[column] * _factor(unit_of[column], wanted, 1, column, names[d])
         lower[seen, d], upper[seen, d] = sizes[low][seen], sizes[high][seen]
     return lower, upper
 

@@ -1,7 +1,7 @@
 r"""Observations: what was measured, with its noise, checked once."""
 
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -26,8 +26,6 @@ from deconflow.checks import (
 )
 from deconflow.frames import (
     Units,
-    column_names,
-    column_units,
     limit_flags,
     plain_tables,
     refuse_other_rows,
@@ -84,40 +82,8 @@ class Labels:
     of_table: bool = False
     limits_given: bool = False
 
-    @classmethod
-    def of(
-        cls,
-        table: Any,
-        plain: Any,
-        names: Sequence[str] | None,
-        *,
-        noise_given: bool,
-        limits_given: bool,
-    ) -> "Labels":
-        """Take the labels of a table, and of the plain one that it was turned into.
-
-        ``names`` are those of an array, which has none.
-        """
-        in_table = column_names(plain)
-        own = in_table if names is None else names
-        pandas = type(table).__module__.split(".")[0] == "pandas"
-        return cls(
-            None if own is None else tuple(str(name) for name in own),
-            column_units(table),
-            type(table),
-            table.index if pandas else None,
-            plain[:0],
-            noise_given,
-            in_table is not None,
-            limits_given,
-        )
-
     def __getitem__(self, rows: Any) -> "Labels":
-        if self.index is None:
-            return self
-        return replace(
-            self, index=self.index[rows if isinstance(rows, slice) else np.asarray(rows)]
-        )
+        return replace(self, index=take(self.index, rows))
 
     def measured(self, count: int) -> list[str]:
         """Return names of the measured columns, ``w0, w1, ...`` where they have none."""
@@ -208,12 +174,12 @@ class Observations:
         >>> len(data), data.latent_dim
         (2, 2)
         """
-        w, noise = plain_tables(w, noise)
-        weights = None if weights is None else check_weights(w, weights, "weights")
-        groups = None if groups is None else check_groups(w, groups)
+        table, noise = plain_tables(w, noise)
+        w = _checked_measured(table)
+        weights = None if weights is None else check_weights(table, weights, "weights")
+        groups = None if groups is None else check_groups(table, groups)
         if limits is not None:
-            noise = limited(noise, limit_flags(w, limits))
-        w = check_measured(w, "w")
+            noise = limited(noise, limit_flags(table, limits))
         if isinstance(noise, Reading):
             if projection is not None and noise.truth_ends != (None, None):
                 raise ValueError(
@@ -394,8 +360,7 @@ class Observations:
         """Return the same rows as arrays of numpy."""
         if not is_torch_array(self.w):
             return self
-        own = {name: getattr(self, name) for name in ARRAYS}
-        arrays: Any = {name: as_array(x) for name, x in own.items() if x is not None}
+        arrays: Any = {name: like(getattr(self, name), np.zeros(0)) for name in ARRAYS}
         return replace(self, noise=self.noise.in_numpy(), **arrays)
 
 
@@ -453,33 +418,28 @@ def noise_sizes(noise: Noise) -> Any:
     return noise.factor if isinstance(noise, GaussianNoise) else noise.variance() ** 0.5
 
 
-def check_measured(values: ArrayLike, name: str) -> Array:
+def _checked_measured(values: ArrayLike) -> Array:
     """Raise unless these are rows of finite values, or NaN, with something in every row."""
-    w = as_floats(values, name)
-    check_rows_and_columns(w.shape, name)
-    refuse_where(np.isinf(w), f"finite values in {name}, or NaN for missing ones", got="inf")
+    w = as_floats(values, "w")
+    if w.ndim != 2:
+        raise ValueError(
+            f"Expected w of shape (N, D); got {w.shape}. Reshape your data: w.reshape(-1, 1) for "
+            "one dimension, w.reshape(1, -1) for one row."
+        )
+    if w.size == 0:
+        what = "sample" if len(w) == 0 else "feature"  # by these words scikit-learn knows it
+        raise ValueError(
+            f"Expected at least one row and one column in w; got 0 {what}(s) (shape={w.shape}) "
+            "while a minimum of 1 is required."
+        )
+    refuse_where(np.isinf(w), "finite values in w, or NaN for missing ones", got="inf")
     refuse_where(
         np.isnan(w).all(1),
-        f"at least one measured value in every row of {name}",
+        "at least one measured value in every row of w",
         got="only NaN or masked cells",
         advice="Drop such rows.",
     )
     return w
-
-
-def check_rows_and_columns(shape: Sequence[int], name: str) -> None:
-    """Raise unless this is the shape of a table that is not empty."""
-    if len(shape) != 2:
-        raise ValueError(
-            f"Expected {name} of shape (N, D); got {tuple(shape)}. Reshape your data: "
-            f"{name}.reshape(-1, 1) for one dimension, {name}.reshape(1, -1) for one row."
-        )
-    if 0 in shape:
-        what = "sample" if shape[0] == 0 else "feature"  # by these words scikit-learn knows it
-        raise ValueError(
-            f"Expected at least one row and one column in {name}; got 0 {what}(s) "
-            f"(shape={tuple(shape)}) while a minimum of 1 is required."
-        )
 
 
 def check_weights(w: Any, weights: ArrayLike, name: str) -> Array:
@@ -497,8 +457,7 @@ def raw_weights(w: Any, weights: ArrayLike, name: str) -> Array:
     values = as_floats(weights, name)
     if values.shape != (len(w),):
         raise ValueError(f"Expected {name} of shape ({len(w)},); got {tuple(values.shape)}.")
-    bad = ~(values >= 0) | ~np.isfinite(values)
-    refuse_where(bad, f"finite {name} of at least zero", values)
+    refuse_where(~((values >= 0) & (values < np.inf)), f"finite {name} of at least zero", values)
     return values
 
 

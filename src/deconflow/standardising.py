@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from deconflow._types import Array, BoolArray
-from deconflow.checks import LARGEST, SMALLEST, first_bad, like
+from deconflow.checks import LARGEST, SMALLEST, first_bad, like, refuse_where
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import GaussianNoise, Noise
 from deconflow.observations import Observations, OutOfReachError, noise_sizes
@@ -153,10 +153,6 @@ class Standardiser:
         """Change a mixture of standardised true values back."""
         return mixture.in_units(self.location, self.scale)
 
-    def log_latent_volume(self) -> float:
-        """Return ``log |dv / dz|``."""
-        return float(np.log(self.scale).sum())
-
     def log_observed_volume(self, data: Observations) -> Array:
         """Return ``log |dw / dw'|`` over each row's observed values, ``(N,)`` or ``(1,)``."""
         log_t = np.log(self.measured_scale)
@@ -174,12 +170,13 @@ class _Moments:
         seen = np.ones_like(data.w) if data.observed is None else data.observed.astype(float)
         self.count = seen if data.weights is None else seen * data.weights[:, None]
         self.R2: Any = None if data.projection is None else np.square(data.projection)
-        position = first_bad(np.isnan(self._solve(self.count, 2)))
-        if position is not None:
-            raise ValueError(
-                "Expected every dimension to be measured in at least one row of w (of positive "
-                f"weight); got none for column {position[0]}. Drop it."
-            )
+        refuse_where(
+            np.isnan(self._solve(self.count, 2))[None],
+            "every dimension to be measured in at least one row of w (of positive weight)",
+            got="none",
+            advice="Drop it.",
+            shared=True,
+        )
 
     def start(self) -> tuple[Array, Array]:
         """Median and squared median deviation, which no single row can move."""
@@ -248,12 +245,14 @@ def _positive(variance: Array) -> Array:
 
 def _refuse_tiny(name: str, spread: Array) -> None:
     """Raise for columns whose squares vanish, or overflow."""
-    position = first_bad((spread < SMALLEST) | (spread > LARGEST))
-    if position is not None:
-        raise ValueError(
-            f"Expected columns of {name} that scatter by {SMALLEST:g} to {LARGEST:g}; "
-            f"got {spread[position]:.1g} in column {position[0]}. Change the units."
-        )
+    refuse_where(
+        ((spread < SMALLEST) | (spread > LARGEST))[None],
+        f"columns of {name} that scatter by {SMALLEST:g} to {LARGEST:g}",
+        spread[None],
+        "{:.1g}",
+        advice="Change the units.",
+        shared=True,
+    )
 
 
 def _spread(values: Array, variance: Array) -> float:

@@ -99,10 +99,9 @@ class RowStream:
     def with_errors(self, noise: Any) -> "RowStream":
         """Return the same rows with other columns of errors: a name for each measured column."""
         columns = self.reader.columns
-        errors = _said_errors(noise, self.names)
         found = find_columns(
-            self.source, self.names, errors=errors, noise=columns.noise, df=columns.df,
-            missing=columns.missing,
+            self.source, self.names, errors=_said_errors(noise, self.names), noise=columns.noise,
+            df=columns.df, missing=columns.missing,
         )  # fmt: skip
         return RowStream(RowReader(found, self.source, weights=self.reader.weights))
 
@@ -299,22 +298,17 @@ def open_rows(
         ("columns", columns), ("errors", said), ("covariances", covariances),
         ("correlations", correlations), ("missing", missing),
     ):  # fmt: skip
-        _refuse_no_list(argument, value)
+        if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+            raise TypeError(f"Expected {argument} as a list; got {value!r}. Write [{value!r}].")
+        for each in value:
+            if argument != "missing" and not isinstance(each, str):
+                raise TypeError(f"Expected {argument} as a list of names; got {each!r} in it.")
     source = open_table(path, typed=False)
     found = find_columns(
         source, columns, errors=said, covariances=covariances, correlations=correlations,
         noise=noise, df=df, missing=missing,
     )  # fmt: skip
     return RowStream(RowReader(found, source, weights=weights))
-
-
-def _refuse_no_list(argument: str, value: Any) -> None:
-    """Raise for a text, whose letters would be taken for names, and for what is no list."""
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise TypeError(f"Expected {argument} as a list; got {value!r}. Write [{value!r}].")
-    for each in value:
-        if argument != "missing" and not isinstance(each, str):
-            raise TypeError(f"Expected {argument} as a list of names; got {each!r} in it.")
 
 
 def _said_errors(noise: Any, names: Sequence[str]) -> list[str]:

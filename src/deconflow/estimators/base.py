@@ -136,7 +136,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
     verbose: bool = False
 
     def __init__(self, **parameters: Any) -> None:
-        vars(self).update(parameters)
+        self.__dict__.update(parameters)
 
     def _check_parameters(self) -> None:
         """Raise where a parameter makes no sense, before any work; None does as the default."""

@@ -16,11 +16,10 @@ from deconflow.fits.bands import ColumnWithAtoms, SmoothColumn, quantile_beside_
 from deconflow.fits.fitted import FittedDensity, as_seed
 from deconflow.fits.mixture_fit import BlendFit, MixtureFit
 from deconflow.fits.posterior import ARRAYS, Posterior, WeightedPosterior, mixed_moments
-from deconflow.mixtures import GaussianMixture, mix
+from deconflow.mixtures import CutMixture, GaussianMixture, mix
 from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
-from deconflow.truncation import CutMixture
 from deconflow.truth import Background, Bounds, Covariates, LocationScale
 from deconflow.xd import memberships, posterior_pieces
 

@@ -69,7 +69,7 @@ class WeightedFit(FittedDensity):
                 self.density.log_prob(points.to(own)).double().cpu()
                 for points in standard.split(POINTS_AT_ONCE)
             ]
-        log_p = (torch.cat(parts) - self.standardiser.log_latent_volume()).numpy()
+        log_p = (torch.cat(parts) - float(np.log(self.standardiser.scale).sum())).numpy()
         unreached = ~np.isfinite(log_p)
         if isinstance(self.density, Folded):
             inside = self.density.inside(standard).numpy()
