@@ -42,7 +42,7 @@ def values():
 @pytest.fixture
 def known(monkeypatch):
     """Let estimators take the pretended device by its name."""
-    for module in (estimators.arguments, engines.flow):
+    for module in (estimators.base, engines.flow):
         monkeypatch.setattr(module, "check_device", str)
     return monkeypatch
 

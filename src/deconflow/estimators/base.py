@@ -2,7 +2,7 @@
 
 import numbers
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from importlib import import_module
 from inspect import signature
@@ -126,15 +126,6 @@ class DensityEstimator(DensityMixin, BaseEstimator):
     density_: FittedDensity
     n_features_in_: int
 
-    #: What an estimator without such a parameter has.
-    bounds: Any = None
-    atoms: Any = None
-    background: Any = None
-    random_state: RandomState = 0
-    n_jobs: int | None = None
-    checkpoint: str | Path | None = None
-    verbose: bool = False
-
     def __init__(self, **parameters: Any) -> None:
         self.__dict__.update(parameters)
 
@@ -144,7 +135,9 @@ class DensityEstimator(DensityMixin, BaseEstimator):
             value = getattr(self, name)
             if name in PARAMETERS and (value is not None or parameter.default is not None):
                 PARAMETERS[name](name, value)
-        if self.checkpoint is not None and not isinstance(self.random_state, numbers.Integral):
+        if "checkpoint" in vars(self) and not (
+            self.checkpoint is None or isinstance(self.random_state, numbers.Integral)
+        ):
             raise ValueError(
                 "Expected an integer random_state for a checkpoint, so that the fit can go on; "
                 f"got {self.random_state!r}."
@@ -173,9 +166,10 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         """
         self._check_parameters()
         refuse_noise_as_y(w, y, noise)
-        with computing(self.n_jobs), progress_of(self.verbose) as p:
-            run = Run(self.random_state, self.n_jobs, p)
-            known = Known(self.bounds, self.atoms, self.background)
+        n_jobs = getattr(self, "n_jobs", None)
+        with computing(n_jobs), progress_of(getattr(self, "verbose", False)) as p:
+            run = Run(getattr(self, "random_state", 0), n_jobs, p)
+            known = Known(**{each.name: getattr(self, each.name, None) for each in fields(Known)})
             if isinstance(w, RowStream):
                 models.refuse_beyond_memory(self._engine(), known)
                 rows = sampled(w, noise, facts, run)
@@ -448,7 +442,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         """
         if w is None and (facts or noise is not None):
             raise ValueError(f"Expected w with {', '.join(facts) or 'noise'}; got none.")
-        with computing(self.n_jobs):
+        with computing(getattr(self, "n_jobs", None)):
             if w is None:
                 return statistics_of(self.density_, None, None)
             rows = observe(w, noise if has_noise(w, noise) else 0.0, **facts)
@@ -486,7 +480,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         rows = None if w is None else self._rows(w, noise, facts)
         if rows is not None:
             rows = models.refitted_rows(self.fit_, rows, "a regression with refits")
-        with computing(self.n_jobs):
+        with computing(getattr(self, "n_jobs", None)):
             return regression_of(self.fit_, target, on, rows, n_refits, random_state)
 
     def certify(
@@ -507,7 +501,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         """
         check_seed(random_state)
         rows = self._rows(w, noise, facts)
-        with computing(self.n_jobs):
+        with computing(getattr(self, "n_jobs", None)):
             return models.certificate(self.fit_, rows, random_state)
 
     def plot(

@@ -103,7 +103,7 @@ class Posterior(ABC):
     def __getitem__(self, rows: Any) -> Self:
         """Take some rows; a single number gives a posterior of one row."""
         index = as_index(rows, len(self))
-        chosen = np.arange(len(self))[index if isinstance(index, slice) else np.asarray(index)]
+        chosen = index if isinstance(index, slice) else np.arange(len(self))[np.asarray(index)]
         parts = {name: getattr(self, name)[chosen] for name in self.BY_ROW}
         return replace(self, **parts, origin=self.origin[chosen])
 
