@@ -12,6 +12,7 @@ except ModuleNotFoundError:  # flows are an extra: "make core-test" does without
     here = Path(__file__).parent
     core = {"classical", "plots", "program", "splines", "tables", "xd"}
     collect_ignore = [path.name for path in here.iterdir() if path.name not in core]
+    collect_ignore += ["plots/test_pictures_page.py", "program/test_pages.py"]  # pages have flows
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

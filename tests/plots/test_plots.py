@@ -40,6 +40,7 @@ def fitted():
 
 @pytest.fixture(scope="module")
 def flow():
+    pytest.importorskip("torch")
     _, w = toy.draw(100, seed=0)
     return FlowDeconvolver(epochs=3, hidden=8, random_state=0).fit(w, noise=SD), w
 
