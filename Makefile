@@ -18,14 +18,14 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no
 test: .venv/ready
 	$(PYTEST) -m "not slow and not docs"
 
-# Pages and the gallery run as readers would run them; records and the release are consistent.
+# Pages and the gallery run as readers would run them, whichever process is free; records and the
+# release are consistent.
 docs-test: .venv/ready
-	$(PYTEST) -m "docs and not slow"
+	$(PYTEST) --dist worksteal -m "docs and not slow"
 
 # Where torch is not installed, everything but flows passes its tests all the same.
 core-test: .venv-core/ready
-	OMP_NUM_THREADS=1 .venv-core/bin/python -m pytest -n auto --dist loadfile \
-		--no-loadscope-reorder -m "not slow and not docs" tests
+	$(PYTEST:.venv/%=.venv-core/%) -m "not slow and not docs" tests
 
 test-all: .venv/ready
 	$(PYTEST)
