@@ -1,4 +1,3 @@
-from dataclasses import replace
 
 import matplotlib
 import numpy as np
@@ -9,8 +8,8 @@ from typer.testing import CliRunner
 import deconflow
 from deconflow import Deconvolver, cli
 from deconflow.__main__ import main
-from deconflow.auto import flows
 from deconflow.demo import _draw, cell_nuclei
+from deconflow.engines import flow
 
 matplotlib.use("Agg")
 
@@ -20,8 +19,8 @@ def short_fits(monkeypatch):
     """Make every fit one of a few steps."""
     shorten(monkeypatch, steps=4, rows=4000)
     shorten_chains(monkeypatch)
-    plain = flows.training_of
-    monkeypatch.setattr(flows, "training_of", lambda *given: replace(plain(*given), epochs=2))
+    plain = flow.Training
+    monkeypatch.setattr(flow, "Training", lambda **given: plain(**(given | {"epochs": 2})))
 
 
 def run(*arguments):
