@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from joblib.externals import cloudpickle
 from scipy.optimize import minimize
 from scipy.stats import norm
 from short_fits import let_flows_win, shorten, shorten_chains
@@ -267,3 +268,21 @@ def test_progress_says_what_is_fitted_and_how_far(monkeypatch, capsys):
     assert list(last) == ["fitting mixtures", "training flows", "checking the fit"]
     done = re.fullmatch(r"training flows, (\d+) of (\d+) epochs; train .*", last["training flows"])
     assert done[1] == done[2]  # every epoch was told of
+
+
+@pytest.mark.filterwarnings("ignore::deconflow.UntrustedFitWarning")
+def test_flows_are_trained_in_processes_that_get_them_pickled(monkeypatch):
+    def in_a_child(n_jobs, return_as):
+        return lambda tasks: [
+            function(*given, **named)
+            for function, given, named in map(cloudpickle.loads, map(cloudpickle.dumps, tasks))
+        ]
+
+    shorten(monkeypatch, steps=4)
+    let_flows_win(monkeypatch)
+    w = np.random.default_rng(0).normal(size=(60, 1))
+    alone, beside = Deconvolver(random_state=0, n_jobs=1), Deconvolver(random_state=0, n_jobs=2)
+    alone.fit(w, noise=0.5)
+    monkeypatch.setattr(flows, "Parallel", in_a_child)
+    beside.fit(w, noise=0.5)
+    np.testing.assert_allclose(alone.score_samples(w), beside.score_samples(w), rtol=1e-6)

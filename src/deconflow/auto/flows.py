@@ -120,7 +120,7 @@ def _train_here(jobs: list[Job], plan: Plan) -> list[list[Member]]:
     if n_jobs == 1 or len(jobs) <= 1:
         return [job(plan.progress) for job in jobs]
     trained = []
-    for members in Parallel(n_jobs, return_as="generator")(delayed(job)(SILENT) for job in jobs):
+    for members in Parallel(n_jobs, return_as="generator")(delayed(job)() for job in jobs):
         plan.progress.advance(len(members[0].history["train"]))
         trained.append(members)
     return trained
