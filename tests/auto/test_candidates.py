@@ -4,10 +4,10 @@ import re
 import sys
 from types import SimpleNamespace
 
+import cloudpickle
 import numpy as np
 import pytest
 import torch
-from joblib.externals import cloudpickle
 from scipy.optimize import minimize
 from scipy.stats import norm
 from short_fits import let_flows_win, shorten, shorten_chains
