@@ -265,3 +265,8 @@ def test_what_it_is_called():
     assert repr(gaussian(sd=[1.0])) == "GaussianNoise(rows=any number of, dim=1, shared=True)"
     assert isinstance(gaussian(sd=[1.0]), GaussianNoise)
     assert gaussian(sd=[1.0]).support_map() is None
+
+
+def test_frequencies_may_be_a_list():
+    law = gaussian(sd=[0.5])
+    assert law.characteristic([[0.5]]) == law.characteristic(np.array([[0.5]]))

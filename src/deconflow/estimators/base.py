@@ -242,9 +242,9 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         rest, with its share: an atom has no density. With covariates it is that of the mix which
         the fitted rows have; for one value of them there is ``density_.given(x)``.
         """
-        header = plain_table(v, "v")[:0]
-        if "projected" not in self.fit_.traits and len(header.shape) == 2:
-            validate_data(self, header, reset=False, skip_check_array=True)
+        plain = plain_table(v, "v")
+        if "projected" not in self.fit_.traits and np.ndim(plain) == 2:
+            validate_data(self, plain[:0], reset=False, skip_check_array=True)
         return self.density_.log_prob(true_values(self.fit_, v))
 
     def log_marginal(

@@ -20,7 +20,7 @@ from deconflow.randomness import Draws
 UNREADABLE = (
     RuntimeError,
     EOFError,
-    KeyError,
+    LookupError,
     TypeError,
     AttributeError,
     pickle.UnpicklingError,

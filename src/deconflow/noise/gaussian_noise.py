@@ -434,6 +434,7 @@ def psd_cholesky(covariance: Array, *, shared: bool = False, first: int = 0) -> 
 
 def gaussian_waves(covariance: Array, t: Array) -> Complex:
     """``exp(-t' S t / 2)``, with the quadratic form of all rows and frequencies as one product."""
+    t = np.asarray(t, dtype=np.float64)
     dim = t.shape[1]
     products = (t[:, :, None] * t[:, None]).reshape(-1, dim * dim)
     form = covariance.reshape(-1, dim * dim) @ products.T
