@@ -499,5 +499,5 @@ def test_a_single_number_is_no_table():
     model = XDGMM(1, random_state=0).fit(np.arange(9.0)[:, None], noise=0.5)
     with pytest.raises(ValueError, match=r"Expected v of shape \(N, 1\); got \(\)"):
         model.score_samples(np.float64(2.0))
-    with pytest.raises(ValueError, match=r"Expected sample_weight of shape \(0,\); got \(9,\)"):
+    with pytest.raises(ValueError, match=r"Expected w of shape \(N, D\); got \(\)"):
         XDGMM(1).fit(np.float64(2.0), noise=0.5, sample_weight=np.ones(9))

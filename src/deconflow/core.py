@@ -217,7 +217,7 @@ def observe(
     table: Any = w
     with as_guest():
         plain, noise = plain_tables(table, noise)
-        if sample_weight is not None:
+        if sample_weight is not None and np.ndim(plain) > 0:  # a single number is refused below
             sample_weight = check_weights(plain, sample_weight, "sample_weight")
         free = noise if isinstance(noise, FreeErrors) else None
         stated: Any = noise if free is None else free.said

@@ -455,9 +455,8 @@ def raw_weights(w: Any, weights: ArrayLike, name: str) -> Array:
     if hasattr(weights, "iloc"):
         refuse_other_rows(w, weights, name)
     values = as_floats(weights, name)
-    n = len(w) if np.ndim(w) else 0
-    if values.shape != (n,):
-        raise ValueError(f"Expected {name} of shape ({n},); got {tuple(values.shape)}.")
+    if values.shape != (len(w),):
+        raise ValueError(f"Expected {name} of shape ({len(w)},); got {tuple(values.shape)}.")
     refuse_where(~((values >= 0) & (values < np.inf)), f"finite {name} of at least zero", values)
     return values
 
