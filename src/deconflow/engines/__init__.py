@@ -4,6 +4,7 @@ from deconflow.engines.auto import Auto
 from deconflow.engines.bayes import Bayes
 from deconflow.engines.flow import OBJECTIVES, Flow
 from deconflow.engines.grids import FEWEST_INTERVALS, MOST_INTERVALS, Kernels, LogSplines, Wavelets
+from deconflow.engines.shared import Engine
 from deconflow.engines.xd import XD, check_settings
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "XD",
     "Auto",
     "Bayes",
+    "Engine",
     "Flow",
     "Kernels",
     "LogSplines",

@@ -35,8 +35,14 @@ SAMPLES, PASSES = "fitting samples", "passing over all rows"
 
 
 class Engine:
-    """Settings of an estimator, by which an engine fits; it needs no draws."""
+    """Settings of an estimator, by which an engine fits plain observations; it needs no draws.
 
+    Its ``fit(rows, run)`` returns a solution for checked rows, all of positive weight.
+    """
+
+    name: str
+    takes: frozenset[str]
+    fit: Callable[[Any, Run], Any]
     samples = False
 
     def __init__(self, settings: Any) -> None:

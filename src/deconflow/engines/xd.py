@@ -34,8 +34,11 @@ METHODS = ("anderson", "em", "minibatch")
 #: Parts of a mixture, by the names that ``init`` and ``fixed`` have for them.
 PARTS = ("weights", "means", "covariances")
 AUTO = "auto"
-#: What ``n_components="auto"`` decides itself, or has no use for.
-IGNORED_BY_AUTO: dict[str, Any] = {"floor": 0.0, "n_init": 1, "fixed": None}
+#: What these settings decide themselves, or have no use for.
+DECIDED_BY: dict[str, dict[str, Any]] = {
+    'n_components="auto"': {"floor": 0.0, "n_init": 1, "fixed": None},
+    'method="minibatch"': {"n_init": 1},
+}
 #: Parameters about these parts: their kinds, and what they are in words.
 OF_PARTS: dict[str, tuple[Any, str]] = {
     "init": (
@@ -235,27 +238,22 @@ def check_settings(model: Any) -> None:
             raise TypeError(f"Expected {name} as {wanted}; got {type(value).__name__}.")
         for part in value if isinstance(value, Mapping) else ():
             check_choice(f"a part in {name}", part, PARTS)
-    several = "Leave it out, or give n_components."
-    if model.n_components != AUTO or not isinstance(model.n_components, str):
+    auto = isinstance(model.n_components, str) and model.n_components == AUTO
+    batches = minibatches(model) is not None
+    if not auto:
         check_integer("n_components", model.n_components, 1)
-        if minibatches(model) is not None and model.n_init != 1:
-            raise ValueError(f'Expected n_init=1 with method="minibatch"; got {model.n_init!r}.')
-        return
-    if minibatches(model) is not None:
+    elif batches or not isinstance(model.init, str):
         raise ValueError(
-            'Expected n_components as a number with method="minibatch"; got "auto". Give one.'
+            "Expected n_components as a number with minibatches, or with a mixture to start from; "
+            'got "auto". Give one.'
         )
-    if not isinstance(model.init, str):
-        raise ValueError(
-            'Expected init as a name with n_components="auto", which tries several numbers; got a '
-            f"mixture. {several}"
-        )
-    for name, plain in IGNORED_BY_AUTO.items():
-        if getattr(model, name) != plain:
-            raise ValueError(
-                f'Expected {name}={plain!r} with n_components="auto", which tries its own; '
-                f"got {getattr(model, name)!r}. {several}"
-            )
+    for setting, there in zip(DECIDED_BY, (auto, batches), strict=True):
+        for name, plain in DECIDED_BY[setting].items() if there else ():
+            if getattr(model, name) != plain:
+                raise ValueError(
+                    f"Expected {name}={plain!r} with {setting}; got {getattr(model, name)!r}. "
+                    "Leave it out."
+                )
 
 
 def _check_minibatches(method: Mapping[str, Any]) -> None:

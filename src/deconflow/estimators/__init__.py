@@ -1,6 +1,9 @@
-"""Estimators: the library's fronts, in scikit-learn's shape."""
+"""Estimators: the library's fronts, in scikit-learn's shape, from each module of this package."""
 
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING
 
 from deconflow.answers import (
     Components,
@@ -12,10 +15,7 @@ from deconflow.answers import (
     components_of,
 )
 from deconflow.estimators.base import DensityEstimator, self_test
-from deconflow.estimators.deconvolver import Deconvolver, UntrustedFitWarning
-from deconflow.estimators.flow import FlowDeconvolver
-from deconflow.estimators.grids import DeconvolvingKDE, LogSplineDeconvolver, WaveletDeconvolver
-from deconflow.estimators.xd import XDGMM, BayesianXDGMM
+from deconflow.estimators.deconvolver import UntrustedFitWarning
 from deconflow.fits import (
     Band,
     BlendFit,
@@ -30,19 +30,21 @@ from deconflow.models import read_model
 from deconflow.observations import OutOfReachError
 from deconflow.saving import ModelFiles, read_folder
 
-#: What a model folder may name; nothing else is ever looked up.
-ESTIMATORS = {
-    cls.__name__: cls
-    for cls in (
-        Deconvolver,
-        XDGMM,
-        BayesianXDGMM,
-        FlowDeconvolver,
-        LogSplineDeconvolver,
+if TYPE_CHECKING:
+    from deconflow.estimators.deconvolver import Deconvolver
+    from deconflow.estimators.flow import FlowDeconvolver
+    from deconflow.estimators.grids import (
         DeconvolvingKDE,
+        LogSplineDeconvolver,
         WaveletDeconvolver,
     )
-}
+    from deconflow.estimators.xd import XDGMM, BayesianXDGMM
+
+for _each in iter_modules(__path__):
+    import_module(f"{__name__}.{_each.name}")
+#: What a model folder may name; nothing else is ever looked up.
+ESTIMATORS = {cls.__name__: cls for cls in DensityEstimator.__subclasses__()}
+globals().update(ESTIMATORS)
 
 
 def load(path: str | Path) -> DensityEstimator:

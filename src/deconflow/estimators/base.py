@@ -46,7 +46,7 @@ from deconflow.files import as_path
 from deconflow.fits import FittedDensity, Posterior
 from deconflow.frames import column_units, plain_table, refuse_other_names, refuse_other_units
 from deconflow.guests import as_guest, check_device, computing
-from deconflow.models import Engine, Fit
+from deconflow.models import Fit
 from deconflow.observations import Observations, rows_counted_from
 from deconflow.randomness import RandomState
 from deconflow.reductions import ErrorsFound, Known, PartsFound
@@ -166,23 +166,21 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         """
         self._check_parameters()
         refuse_noise_as_y(w, y, noise)
+        # The engine has these parameters as they are now, which nobody changes afterwards.
+        engine = self._engine_type(SimpleNamespace(**self.get_params(deep=False)))
         n_jobs = getattr(self, "n_jobs", None)
         with computing(n_jobs), progress_of(getattr(self, "verbose", False)) as p:
             run = Run(getattr(self, "random_state", 0), n_jobs, p)
             known = Known(**{each.name: getattr(self, each.name, None) for each in fields(Known)})
             if isinstance(w, RowStream):
-                models.refuse_beyond_memory(self._engine(), known)
+                models.refuse_beyond_memory(engine, known)
                 rows = sampled(w, noise, facts, run)
             else:
                 rows = observe(w, noise, **facts)
-            fit = models.fit_rows(rows, self._engine(), known, run)
+            fit = models.fit_rows(rows, engine, known, run)
             self._take(self._finished(fit, rows, run))
             self._validate(rows, reset=True)
         return self
-
-    def _engine(self) -> Engine:
-        """Return the engine with these parameters, which nobody changes afterwards."""
-        return self._engine_type(SimpleNamespace(**self.get_params(deep=False)))
 
     def _finished(self, fit: Fit, rows: Observations, run: Run) -> Fit:
         """Do what a fit does last, with the rows as they came."""
@@ -222,7 +220,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         rows = observe(w, noise, **facts)
         self._validate(rows, reset=False)
         with as_guest():
-            return models.ready(self.fit_, self._engine(), rows)
+            return models.ready(self.fit_, self._engine_type, rows)
 
     def _validate(self, rows: Observations, *, reset: bool) -> None:
         """Let scikit-learn compare shapes and names with those of the fit, or take them from it."""
@@ -235,17 +233,24 @@ class DensityEstimator(DensityMixin, BaseEstimator):
                 f"Expected w with the columns of the fit; got others. {error}"
             ) from error
 
-    def score_samples(self, v: ArrayLike) -> Array:
+    def score_samples(self, v: Any) -> Array:
         """Log density ``log p(v)`` of true values ``(N, D)``, as ``(N,)``.
 
         The density of *measurements* is :meth:`log_marginal`. With atoms it is that of the
         rest, with its share: an atom has no density. With covariates it is that of the mix which
         the fitted rows have; for one value of them there is ``density_.given(x)``.
         """
-        plain = plain_table(v, "v")
-        if "projected" not in self.fit_.traits and np.ndim(plain) == 2:
-            validate_data(self, plain[:0], reset=False, skip_check_array=True)
-        return self.density_.log_prob(true_values(self.fit_, v))
+        units, v, fit = column_units(v), plain_table(v, "v"), self.fit_
+        if "projected" not in fit.traits and np.ndim(v) == 2:
+            validate_data(self, v[:0], reset=False, skip_check_array=True)
+        refuse_other_names(v, fit.names)
+        refuse_other_units(units, fit.units, fit.names)
+        values = as_floats(v, "v")
+        if values.ndim != 2 or values.shape[1] != len(fit.names):
+            raise ValueError(f"Expected v of shape (N, {len(fit.names)}); got {values.shape}.")
+        advice = "A density has no value there."
+        refuse_where(~np.isfinite(values), "finite values in v", got="NaN or inf", advice=advice)
+        return self.density_.log_prob(values)
 
     def log_marginal(
         self, w: ArrayLike | Observations, noise: Any = None, *, n_samples: int | None = None,
@@ -394,7 +399,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         draws = {"n_samples": n_samples, "n_proposals": n_proposals, "random_state": random_state}
         if isinstance(w, RowStream):
             stream = models.stream_of_fit(self.fit_, w, noise, facts)
-            ready = partial(models.ready, self.fit_, self._engine())
+            ready = partial(models.ready, self.fit_, self._engine_type)
             errors = stream.named_errors
             return models.posteriors(self.fit_, stream.chunks(), ready, lambda _: errors(), draws)
         chunks = self._rows(w, noise, facts).chunks(chunk)
@@ -575,7 +580,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = "missing" in self._engine().takes
+        tags.input_tags.allow_nan = "missing" in self._engine_type.takes
         return tags
 
 
@@ -620,19 +625,6 @@ def self_test(
     rows = models.simulated_rows(model.fit_, model._rows(w, noise, facts), "a self-test")
     with as_guest():
         return run_self_test(model, rows, n_tables, random_state, shown=verbose)
-
-
-def true_values(fit: Fit, v: ArrayLike) -> Array:
-    """Check points ``(N, D)`` of the true values."""
-    units, v = column_units(v), plain_table(v, "v")
-    refuse_other_names(v, fit.names)
-    refuse_other_units(units, fit.units, fit.names)
-    values = as_floats(v, "v")
-    if values.ndim != 2 or values.shape[1] != len(fit.names):
-        raise ValueError(f"Expected v of shape (N, {len(fit.names)}); got {values.shape}.")
-    advice = "A density has no value there."
-    refuse_where(~np.isfinite(values), "finite values in v", got="NaN or inf", advice=advice)
-    return values
 
 
 def refuse_noise_as_y(w: Any, y: Any, noise: Any) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from deconflow.checks import first_bad
 from deconflow.copies import keep_copies_together
 from deconflow.core import EVERYTHING, Run, refuse
+from deconflow.engines import Engine
 from deconflow.fits import FittedDensity
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Labels, Observations
@@ -39,17 +40,6 @@ class Solution(Protocol):
 
     def attributes(self) -> dict[str, Any]:
         """Return what the estimator shows of it, by names that end in an underscore."""
-
-
-class Engine(Protocol):
-    """A way to fit plain observations."""
-
-    name: str
-    takes: frozenset[str]
-    samples: bool
-
-    def fit(self, rows: Observations, run: Run) -> Any:
-        """Return a :class:`Solution` for checked rows, all of positive weight."""
 
 
 @dataclass(frozen=True)

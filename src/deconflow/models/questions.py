@@ -47,7 +47,7 @@ NOT_NEW = frozenset({"covariates", "errors to learn"})
 SIMULATED = frozenset({"missing", "projected", "counts", "bounds", "atoms", "background"})
 
 
-def ready(fit: Fit, engine: Engine, rows: Observations) -> Observations:
+def ready(fit: Fit, engine: type[Engine], rows: Observations) -> Observations:
     """Return rows as the fit needs them, or raise where they are of another kind."""
     refuse_other_labels(fit, rows)
     refuse(engine.name, engine.takes, rows.traits)
