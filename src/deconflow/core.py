@@ -23,7 +23,7 @@ from deconflow.frames import (
 from deconflow.guests import as_guest
 from deconflow.measuring import Selection, as_rule
 from deconflow.noise import FreeErrors
-from deconflow.observations import Labels, Observations, check_weights
+from deconflow.observations import Labels, Observations
 from deconflow.progress import SILENT, Progress
 from deconflow.randomness import RandomState
 from deconflow.streams import Overview, RowStream
@@ -217,8 +217,6 @@ def observe(
     table: Any = w
     with as_guest():
         plain, noise = plain_tables(table, noise)
-        if sample_weight is not None and np.ndim(plain) > 0:  # a single number is refused below
-            sample_weight = check_weights(plain, sample_weight, "sample_weight")
         free = noise if isinstance(noise, FreeErrors) else None
         stated: Any = noise if free is None else free.said
         if noise is None:

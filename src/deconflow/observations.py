@@ -176,7 +176,13 @@ class Observations:
         """
         table, noise = plain_tables(w, noise)
         w = _checked_measured(table)
-        weights = None if weights is None else check_weights(table, weights, "weights")
+        if weights is not None:
+            weights = check_weights(table, weights)
+            if weights.sum() == 0:
+                raise ValueError(
+                    "Expected at least one positive weight in sample_weight; got zeros only."
+                )
+            weights = weights / weights.mean()
         groups = None if groups is None else check_groups(table, groups)
         if limits is not None:
             noise = limited(noise, limit_flags(table, limits))
@@ -442,15 +448,7 @@ def _checked_measured(values: ArrayLike) -> Array:
     return w
 
 
-def check_weights(w: Any, weights: ArrayLike, name: str) -> Array:
-    """Check a weight for each row of ``w``, and bring them to a mean of one."""
-    values = raw_weights(w, weights, name)
-    if values.sum() == 0:
-        raise ValueError(f"Expected at least one positive weight in {name}; got zeros only.")
-    return values / values.mean()
-
-
-def raw_weights(w: Any, weights: ArrayLike, name: str) -> Array:
+def check_weights(w: Any, weights: ArrayLike, name: str = "sample_weight") -> Array:
     """Check a weight for each row of ``w``, all of which may be zero."""
     if hasattr(weights, "iloc"):
         refuse_other_rows(w, weights, name)

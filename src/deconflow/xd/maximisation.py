@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from deconflow._types import Array, BoolArray
 from deconflow.checks import as_floats
 from deconflow.mixtures import GaussianMixture
-from deconflow.observations import Observations, raw_weights
+from deconflow.observations import Observations, check_weights
 from deconflow.xd.expectation import expectation
 from deconflow.xd.layout import KernelRows, lay_out
 
@@ -316,7 +316,7 @@ def statistics(
             f"{data.latent_dim}."
         )
     if sample_weight is not None:
-        weights = raw_weights(rows, sample_weight, "sample_weight")
+        weights = check_weights(rows, sample_weight)
         if not weights.any():
             return replace(EMStatistics.none(mixture), n_rows=len(data))
         data = replace(data, weights=weights)
