@@ -16,7 +16,6 @@ from deconflow.xd.cross_fits import (
     make_folds,
     numbered_folds,
     paired,
-    row_weights,
     shares_of,
     stacked,
     wins,
@@ -45,7 +44,7 @@ from deconflow.xd.gibbs import (
 )
 from deconflow.xd.kernel.passes import compiled_rows
 from deconflow.xd.ladder import N_FOLDS, AveragedFit, Everything, fit_averaged, who_chose
-from deconflow.xd.layout import Block, KernelRows, lay_out
+from deconflow.xd.layout import Block, KernelRows, lay_out, row_weights
 from deconflow.xd.many_rows import (
     NO_FOLD,
     Adam,

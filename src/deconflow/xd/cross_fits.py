@@ -18,7 +18,7 @@ from deconflow.observations import Observations, seen_in_groups
 from deconflow.xd.em import EMResult
 from deconflow.xd.expectation import expectation
 from deconflow.xd.fit import FitSettings, PreparedData, n_parameters
-from deconflow.xd.layout import KernelRows, lay_out
+from deconflow.xd.layout import KernelRows, lay_out, row_weights
 
 Table = dict[str, AnyArray]
 Starts = Sequence[GaussianMixture | None]
@@ -182,9 +182,8 @@ class CrossFits:
         results = fold.rest.fit_from(starts, settings, self.rng)
         parameters = n_parameters(settings.n_components, fold.rest.rows.dim)
         failed = max(FAILED_START, 0.5 * parameters / fold.rest.rows.n_rows)
-        ordered = sorted(results, key=lambda result: -result.log_likelihood)
-        least = ordered[0].log_likelihood - failed
-        candidate.fits.append([each for each in ordered if each.log_likelihood >= least])
+        least = results[0].log_likelihood - failed
+        candidate.fits.append([each for each in results if each.log_likelihood >= least])
         candidate.held_out[fold.held] = log_p(
             candidate.density(-1), fold.rows, settings.stopping.threads
         )
@@ -241,11 +240,6 @@ def log_p(mixture: GaussianMixture, rows: KernelRows, threads: int | None = None
     """Log-likelihood of each row, in the user's units."""
     mixture = rows.units.mixture_to_standard(mixture)
     return expectation(mixture, rows, moments=False, threads=threads).log_p
-
-
-def row_weights(data: Observations) -> Array:
-    """Weights of the rows, ones if there are none."""
-    return np.ones(len(data)) if data.weights is None else np.asarray(data.weights)
 
 
 BOOTSTRAPS = 500

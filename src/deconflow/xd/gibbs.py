@@ -37,7 +37,6 @@ from deconflow._limits import cpus
 from deconflow._types import Array, BoolArray, IntArray
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
-from deconflow.xd.cross_fits import row_weights
 from deconflow.xd.em import Stopping
 from deconflow.xd.expectation import Pass
 from deconflow.xd.fit import (
@@ -49,7 +48,7 @@ from deconflow.xd.fit import (
     without,
 )
 from deconflow.xd.kernel import draws
-from deconflow.xd.layout import KernelRows
+from deconflow.xd.layout import KernelRows, row_weights
 
 #: Grid of ``nu - (D - 1)``, degrees of freedom of the components' covariances.
 FREEDOMS = np.array([1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0])

@@ -241,9 +241,8 @@ class _Search:
         last.tried = [last.candidate(each.settings) for each in used]
         self.progress.begin(f"{FITTING} to all rows", steps=len(used) * len(cross.folds))
         self.__dict__.pop("folds")
-        laid_out = iter(cross)
-        for f in range(len(cross.folds)):
-            fold = next(laid_out)
+        for f, rows in enumerate(cross.folds):
+            fold = PreparedFold(cross.data, rows)
             for old, new in zip(used, last.tried, strict=True):
                 cross.add(new, fold, [result.mixture for result in old.fits[f]])
                 self.progress.advance()
@@ -324,9 +323,9 @@ class _Search:
 
     def rungs(self) -> list[Candidate]:
         """Return what the ladder is made of: the first floor, and more and more components."""
-        settings = [(each.settings, each) for each in self.tried]
-        first = [each for s, each in settings if (s.floor, s.shrinkage) == (FIRST_FLOOR, 0)]
-        return sorted(first, key=lambda each: each.settings.n_components)
+        first = (FIRST_FLOOR, 0.0)
+        rungs = [c for c in self.tried if (c.settings.floor, c.settings.shrinkage) == first]
+        return sorted(rungs, key=lambda each: each.settings.n_components)
 
     def not_behind(self, tried: list[Candidate]) -> NDArray[np.intp]:
         """Return the numbers of those that are not clearly behind the best."""

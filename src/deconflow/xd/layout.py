@@ -77,24 +77,18 @@ class KernelRows:
         The change of units that has been made.
     n_rows, dim : int
         Number of rows, and of dimensions of the truth.
-    weights : array or None
-        ``(N,)`` row weights.
+    weights : array
+        ``(N,)`` row weights, ones if there are none.
+    total_weight : float
+        Their sum.
     """
 
     blocks: list[Block]
     units: Standardiser
     n_rows: int
     dim: int
-    weights: Array | None
-
-    @property
-    def total_weight(self) -> float:
-        """Sum of the row weights."""
-        return float(self.n_rows if self.weights is None else self.weights.sum())
-
-    def total(self, log_p: Array) -> float:
-        """Sum of log-likelihoods ``(N,)``, by the weights of the rows."""
-        return float(log_p.sum() if self.weights is None else self.weights @ log_p)
+    weights: Array
+    total_weight: float
 
     @property
     def n_gaussians(self) -> int:
@@ -122,7 +116,13 @@ def lay_out(data: Observations, units: Standardiser | None = None) -> KernelRows
         blocks = [_own_projections(standard, noise.take(), log_unit)]
     else:
         blocks = [_block(standard, rows, noise, log_unit) for rows in groups]
-    return KernelRows(blocks, units, len(data), data.latent_dim, data.weights)
+    weights = row_weights(data)
+    return KernelRows(blocks, units, len(data), data.latent_dim, weights, float(weights.sum()))
+
+
+def row_weights(data: Observations) -> Array:
+    """Weights of the rows, ones if there are none."""
+    return np.ones(len(data)) if data.weights is None else np.asarray(data.weights)
 
 
 @lru_cache(maxsize=100)

@@ -35,7 +35,7 @@ from deconflow.xd.em import (
     steps,
 )
 from deconflow.xd.expectation import Sums, expectation
-from deconflow.xd.fit import FITTING, FitSettings, PreparedData, n_parameters
+from deconflow.xd.fit import FITTING, FitSettings, PreparedData, made_feasible, n_parameters
 from deconflow.xd.layout import lay_out
 from deconflow.xd.maximisation import Constraints, EMStatistics, one_pass, with_floor
 
@@ -77,9 +77,9 @@ class Adam:
     def start(cls, data: Observations, settings: FitSettings, rng: np.random.RandomState) -> "Adam":
         """Start at a mixture that is made from these rows, or given by the settings."""
         prepared = PreparedData(data)
-        constraints = settings.constraints(prepared)
-        begin = prepared.begin(prepared.start(settings, rng), constraints)
-        return cls(begin, constraints, prepared.rows.units)
+        constraints, units = settings.constraints(prepared), prepared.rows.units
+        begin = units.mixture_to_standard(prepared.start(settings, rng))
+        return cls(made_feasible(begin, constraints), constraints, units)
 
     @property
     def restored(self) -> GaussianMixture:
@@ -136,7 +136,7 @@ def step_on_batch(adam: Adam, data: Observations, rate: float, threads: int | No
     rows = lay_out(data, adam.units)
     sums = expectation(adam.mixture, rows, threads=threads)
     adam.step(sums, rows.total_weight, rate)
-    return rows.total(sums.log_p) / rows.n_rows
+    return float((rows.weights * sums.log_p).sum()) / rows.n_rows
 
 
 def fit_minibatch(
@@ -192,7 +192,7 @@ def fit_samples(
     tight = replace(settings.stopping, tol=SAMPLE_TOL * settings.stopping.tol)
     first, *larger = growing_sizes(len(sample))
     begin(first)
-    start = PreparedData(sample[:first]).fit_best(settings, n_init, rng).mixture
+    start = PreparedData(sample[:first]).fit_from([None] * n_init, settings, rng)[0].mixture
     for size in larger:
         begin(size)
         exact = replace(settings, stopping=tight)
@@ -353,7 +353,7 @@ def fit_together(
     fits = []
     for job in jobs:
         constraints = job.settings.constraints(prepared)
-        begin, faster = prepared.begin(job.start, constraints), None
+        begin, faster = made_feasible(units.mixture_to_standard(job.start), constraints), None
         if few_passes:
             faster = quasi_newton(begin, prepared, rows.n_rows, constraints, job.settings.stopping)
         fits.append(steps(begin, constraints, job.settings.stopping, faster))

@@ -118,7 +118,7 @@ def maximisation(mixture: GaussianMixture, sums: Any, constraints: Constraints) 
     if constraints.prior is not None:
         rows = constraints.prior_rows
         new = (count * new + rows * constraints.prior) / (count + rows)
-    new = with_floor(_even(new), constraints.floor)
+    new = with_floor(0.5 * (new + np.swapaxes(new, 1, 2)), constraints.floor)
     new[~alive] = V[~alive]
     return constraints.kept(mixture, sums.q0, mixture.means + step, new)
 
@@ -135,7 +135,9 @@ def with_floor(covariances: Array, floor: Array | None) -> Array:
         inverse = np.linalg.inv(root)
         lifted = root @ _clipped(inverse @ covariances @ inverse.T, 1.0) @ root.T
         below = np.linalg.eigvalsh(covariances - floor)[:, 0] < 0
-        covariances = np.where(below[:, None, None], _even(lifted), covariances)
+        covariances = np.where(
+            below[:, None, None], 0.5 * (lifted + np.swapaxes(lifted, 1, 2)), covariances
+        )
     sd = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
     square = sd[:, :, None] * sd[:, None, :]
     correlations = covariances / square
@@ -157,11 +159,8 @@ def _clipped(matrices: Array, least: float) -> Array:
     """Raise the eigenvalues that are below ``least``."""
     values, vectors = np.linalg.eigh(matrices)
     raised_values = np.maximum(values, least)[:, None, :]
-    return _even((vectors * raised_values) @ np.swapaxes(vectors, 1, 2))
-
-
-def _even(matrices: Array) -> Array:
-    return 0.5 * (matrices + np.swapaxes(matrices, 1, 2))
+    raised = (vectors * raised_values) @ np.swapaxes(vectors, 1, 2)
+    return 0.5 * (raised + np.swapaxes(raised, 1, 2))
 
 
 @dataclass(frozen=True)
@@ -329,5 +328,5 @@ def statistics(
 def one_pass(mixture: GaussianMixture, rows: KernelRows, threads: int | None) -> EMStatistics:
     """Pass over rows; mixture and sums are in their units."""
     sums = expectation(mixture, rows, threads=threads)
-    value = rows.total(sums.log_p)
+    value = float((rows.weights * sums.log_p).sum())
     return EMStatistics(rows.n_rows, rows.total_weight, value, sums.q0, sums.vu, sums.vgv)

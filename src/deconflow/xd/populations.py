@@ -30,10 +30,17 @@ from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
-from deconflow.xd.cross_fits import row_weights
 from deconflow.xd.em import Stopping, em
 from deconflow.xd.expectation import expectation
-from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, PreparedData, n_parameters, without
+from deconflow.xd.fit import (
+    COMPONENTS_TO_TRY,
+    FitSettings,
+    PreparedData,
+    made_feasible,
+    n_parameters,
+    without,
+)
+from deconflow.xd.layout import row_weights
 from deconflow.xd.maximisation import EMStatistics, one_pass
 
 #: What known parts start with, together; and the floor of the components beside them.
@@ -145,7 +152,7 @@ def fit_with_known_parts(
             break
     search.stopping = replace(search.stopping, tol=MOST_PRECISE, max_iter=LAST_STEPS)
     best = search.fit(best.mixture.n_components, best)
-    return replace(best, mixture=search.prepared.rows.units.mixture_from_standard(best.mixture))
+    return replace(best, mixture=search.units.mixture_from_standard(best.mixture))
 
 
 def refit_with_known_parts(
@@ -153,7 +160,7 @@ def refit_with_known_parts(
 ) -> KnownPartsFit:
     """Continue from a mixture and shares, with as many components as it has."""
     search = _Search(data, known, np.random.RandomState(0), None)
-    start = search.prepared.rows.units.mixture_to_standard(mixture)
+    start = search.units.mixture_to_standard(mixture)
     return search.fit(mixture.n_components, KnownPartsFit(start, shares, -np.inf))
 
 
@@ -169,7 +176,8 @@ class _Search:
     ) -> None:
         self.prepared, self.known, self.rng = PreparedData(data), known, rng
         self.stopping = Stopping(tol=PRECISE, max_iter=STEPS, accelerate=True, threads=threads)
-        self.weights, self.shares = row_weights(data), np.empty(0)
+        self.units, self.weights = self.prepared.rows.units, row_weights(data)
+        self.shares = np.empty(0)
 
     def worth(self, fit: KnownPartsFit) -> float:
         """Log-likelihood less what its parameters cost, by BIC."""
@@ -181,7 +189,8 @@ class _Search:
         settings = FitSettings(count, floor=FLOOR, stopping=self.stopping)
         constraints = settings.constraints(self.prepared)
         if start is None:
-            made = self.prepared.begin(self.prepared.start(settings, self.rng), constraints)
+            made = self.prepared.start(settings, self.rng)
+            made = made_feasible(self.units.mixture_to_standard(made), constraints)
             parts = len(self.known)
             start = KnownPartsFit(made, np.full(parts, FIRST_SHARE / parts), -np.inf)
         self.shares = start.shares
@@ -195,7 +204,8 @@ class _Search:
         weights = np.maximum(self.weights * q[-1], LEAST_WEIGHT)
         rows = self.prepared.rows
         blocks = [replace(block, omega=np.array(weights[block.index])) for block in rows.blocks]
-        rows = replace(rows, blocks=blocks, weights=weights)
+        total = float(weights.sum())
+        rows = replace(rows, blocks=blocks, weights=weights, total_weight=total)
         sums = one_pass(mixture, rows, self.stopping.threads)
         return replace(sums, log_likelihood=float(self.weights @ log_p))
 
@@ -285,7 +295,7 @@ def fit_selected(
     threads
         How many to use at most.
     """
-    count, n_rows = start.n_components, len(prepared.data)
+    count, n_rows, units = start.n_components, len(prepared.data), prepared.rows.units
     constraints = FitSettings(count, floor=FLOOR).constraints(prepared)
     few = count <= MOST_ACCELERATED
     stopping = Stopping(MOST_PRECISE, MANY_STEPS if few else FEW_STEPS, accelerate=few)
@@ -294,10 +304,11 @@ def fit_selected(
 
     def pass_over(mixture: GaussianMixture) -> EMStatistics:
         seen = one_pass(mixture, prepared.rows, threads)
-        return _with_unseen(seen, mixture, prepared.rows.units, chances, counts, white)
+        return _with_unseen(seen, mixture, units, chances, counts, white)
 
-    result = em(prepared.begin(start, constraints), pass_over, constraints, stopping)
-    mixture = prepared.rows.units.mixture_from_standard(result.mixture)
+    begin = made_feasible(units.mixture_to_standard(start), constraints)
+    result = em(begin, pass_over, constraints, stopping)
+    mixture = units.mixture_from_standard(result.mixture)
     cost = 0.5 * n_parameters(count, mixture.dim) * np.log(n_rows)
     return SelectedFit(mixture, n_rows * result.log_likelihood - cost)
 
