@@ -28,7 +28,7 @@ from deconflow._types import Array, BoolArray, IntArray
 from deconflow.checks import as_floats, check_integer, check_number, check_seed, refuse_extremes
 from deconflow.noise import as_noise
 from deconflow.randomness import RandomState
-from deconflow.saving import refuse
+from deconflow.saving import refuse, refuse_if
 
 LOG_2PI = float(np.log(2 * np.pi))
 #: How far sums of saved weights may be from one, and saved covariances from symmetric ones.
@@ -168,14 +168,12 @@ class GaussianMixture:
     def marginal(self, dimensions: ArrayLike) -> "GaussianMixture":
         """Return the density of some dimensions, in the order given."""
         keep = np.atleast_1d(np.asarray(dimensions))
-        if (
+        refuse_if(
             keep.dtype.kind not in "iu"
             or keep.ndim != 1
-            or not np.isin(keep, range(self.dim)).all()
-        ):
-            raise ValueError(
-                f"Expected dimensions as numbers between 0 and {self.dim - 1}; got {dimensions!r}."
-            )
+            or not np.isin(keep, range(self.dim)).all(),
+            f"Expected dimensions as numbers between 0 and {self.dim - 1}; got {dimensions!r}.",
+        )
         return GaussianMixture(
             self.weights, self.means[..., keep], self.covariances[..., keep[:, None], keep]
         )
@@ -269,10 +267,14 @@ class GaussianMixture:
         points = as_floats(v, "v")
         ending = (*self.batch_shape, self.dim)
         same = zip(points.shape[::-1], ending[::-1], strict=False)
-        if not points.ndim or any(got not in (wanted, 1) for got, wanted in same):
-            raise ValueError(f"Expected v of shape (..., {str(ending)[1:-1]}); got {points.shape}.")
-        if np.isnan(points).any():
-            raise ValueError("Expected numbers in v; got NaN. A density has no value there.")
+        refuse_if(
+            not points.ndim or any(got not in (wanted, 1) for got, wanted in same),
+            f"Expected v of shape (..., {str(ending)[1:-1]}); got {points.shape}.",
+        )
+        refuse_if(
+            np.isnan(points).any(),
+            "Expected numbers in v; got NaN. A density has no value there.",
+        )
         refuse_extremes("v", points)
         return points
 

@@ -66,7 +66,6 @@ from deconflow.xd.maximisation import (
 )
 from deconflow.xd.populations import (
     KnownPartsFit,
-    SelectedFit,
     fit_selected,
     fit_with_known_parts,
     memberships,
@@ -102,7 +101,6 @@ __all__ = [
     "KnownPartsFit",
     "Minibatches",
     "PreparedData",
-    "SelectedFit",
     "Stopping",
     "Sums",
     "compiled_rows",

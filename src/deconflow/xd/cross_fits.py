@@ -5,7 +5,7 @@ What each of several densities should get of an average, judged by rows that non
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from sklearn.model_selection import KFold
 from deconflow._types import AnyArray, Array, BoolArray, IntArray
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations, seen_in_groups
+from deconflow.saving import refuse_if
 from deconflow.xd.em import EMResult
 from deconflow.xd.expectation import expectation
 from deconflow.xd.fit import FitSettings, PreparedData, n_parameters
@@ -41,8 +42,10 @@ def make_folds(data: Observations, n_folds: int, rng: np.random.RandomState) -> 
     ones are dealt out evenly: so a column that few rows measure is left to every fit.
     """
     n_rows, codes = len(data), data.group_codes()
-    if n_rows < 2:
-        raise ValueError(f"Expected at least 2 rows in w to choose by held-out rows; got {n_rows}.")
+    refuse_if(
+        n_rows < 2,
+        f"Expected at least 2 rows in w to choose by held-out rows; got {n_rows}.",
+    )
     seed = rng.randint(2**31 - 1)
     seen = None if data.observed is None else np.asarray(data.observed)
     if codes is not None:
@@ -51,8 +54,8 @@ def make_folds(data: Observations, n_folds: int, rng: np.random.RandomState) -> 
     if seen is None:
         by_chance = KFold(folds, shuffle=True, random_state=seed)
         return [Fold(*pair) for pair in by_chance.split(np.empty(n_rows))]
-    if n_rows > 2 and seen.sum(0).min() == 1:
-        _refuse_rare(int(seen.sum(0).argmin()), "rows", "one")
+    if n_rows > 2:
+        _refuse_rare(seen.sum(0), "rows", "one")
     order = np.random.RandomState(seed).permutation(n_rows)
     order = order[_by_pattern(seen[order])]  # by chance where the pattern is the same
     number = np.empty(n_rows, np.int64)
@@ -60,10 +63,12 @@ def make_folds(data: Observations, n_folds: int, rng: np.random.RandomState) -> 
     return numbered_folds(number, folds)
 
 
-def _refuse_rare(column: int, what: str, got: str) -> NoReturn:
-    raise ValueError(
+def _refuse_rare(counts: IntArray, what: str, got: str) -> None:
+    refuse_if(
+        counts.min() == 1,
         f"Expected every column of w to be measured in at least 2 {what}, to choose by held-out "
-        f"rows; got column {column} in {got}. Drop it, or fit XDGMM with one number of components."
+        f"rows; got column {counts.argmin()} in {got}. Drop it, or fit XDGMM with one number of "
+        "components.",
     )
 
 
@@ -76,15 +81,14 @@ def _groups_dealt_out(
     group to itself.
     """
     sizes = np.bincount(codes)
-    if len(sizes) < 2:
-        raise ValueError(
-            "Expected rows of at least 2 groups to choose by held-out rows; got 1 group. Fit XDGMM "
-            "with one number of components, which holds out none."
-        )
+    refuse_if(
+        len(sizes) < 2,
+        "Expected rows of at least 2 groups to choose by held-out rows; got 1 group. Fit XDGMM "
+        "with one number of components, which holds out none.",
+    )
     seen = np.ones((len(codes), 1), bool) if seen is None else seen
     measured = seen_in_groups(seen, codes)
-    if measured.sum(0).min() == 1:
-        _refuse_rare(int(measured.sum(0).argmin()), "groups of rows", "one group")
+    _refuse_rare(measured.sum(0), "groups of rows", "one group")
     order = np.random.RandomState(seed).permutation(len(sizes))
     order = order[np.argsort(-sizes[order], kind="stable")]
     order = order[_by_pattern(measured[order])]

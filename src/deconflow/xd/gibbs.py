@@ -124,8 +124,21 @@ class State:
 
 
 def begin(start: GaussianMixture, n_components: int, prior: Prior, n_rows: float) -> State:
-    """Start from a mixture in the units of the rows; other components are empty at first."""
-    start = _with_empty(start, n_components, prior)
+    """Start from a mixture in the units of the rows; other components are empty at first.
+
+    A chain needs long to empty components that it does not need: from thirty of k-means two clumps
+    came out .10 nat off after 600 sweeps, from three of EM .012.
+    """
+    more = n_components - start.n_components
+    if more <= 0:
+        start = start.heaviest(n_components)
+    else:
+        wide = np.repeat(prior.covariance[None] / 10.0 + prior.floor, more, axis=0)
+        start = GaussianMixture(
+            np.r_[(1.0 - EMPTY) * start.weights, np.full(more, EMPTY / more)],
+            np.concatenate([start.means, np.repeat(prior.mean[None], more, axis=0)]),
+            np.concatenate([start.covariances, wide]),
+        )
     U = _inside(start.covariances, prior.floor)
     values, vectors = np.linalg.eigh(U)
     return State(
@@ -145,23 +158,6 @@ def begin(start: GaussianMixture, n_components: int, prior: Prior, n_rows: float
         centre=start.means.copy(),
         spread=U.copy(),
         freedom=np.ones(n_components),
-    )
-
-
-def _with_empty(start: GaussianMixture, n_components: int, prior: Prior) -> GaussianMixture:
-    """Add components of next to no weight, or keep the heaviest.
-
-    A chain needs long to empty components that it does not need: from thirty of k-means two clumps
-    came out .10 nat off after 600 sweeps, from three of EM .012.
-    """
-    more = n_components - start.n_components
-    if more <= 0:
-        return start.heaviest(n_components)
-    wide = np.repeat(prior.covariance[None] / 10.0 + prior.floor, more, axis=0)
-    return GaussianMixture(
-        np.r_[(1.0 - EMPTY) * start.weights, np.full(more, EMPTY / more)],
-        np.concatenate([start.means, np.repeat(prior.mean[None], more, axis=0)]),
-        np.concatenate([start.covariances, wide]),
     )
 
 

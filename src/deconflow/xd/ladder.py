@@ -463,24 +463,12 @@ LEAST_MEASURED = 200
 
 def growing_samples(data: Observations, rng: np.random.RandomState) -> list[IntArray]:
     """Return the rows of each sample, in order; none if all rows choose at once."""
-    sizes = sample_sizes(len(data))
+    n = len(data)
+    sizes = [size for size in SAMPLES if n > FEW_ROWS and n >= size * LEAST_GROWTH]
     if not sizes:
         return []
-    order = _with_rare_columns(rng.permutation(len(data)), data, sizes[0])
+    order = _with_rare_columns(rng.permutation(n), data, sizes[0])
     return [np.sort(order[:size]) for size in sizes]
-
-
-def sample_sizes(n_rows: int) -> list[int]:
-    """Return how many rows the samples have.
-
-    Examples
-    --------
-    >>> sample_sizes(50_000), sample_sizes(150_000), sample_sizes(1_000_000)
-    ([], [20000], [20000, 100000])
-    """
-    if n_rows <= FEW_ROWS:
-        return []
-    return [size for size in SAMPLES if size * LEAST_GROWTH <= n_rows]
 
 
 def _with_rare_columns(order: IntArray, data: Observations, size: int) -> IntArray:

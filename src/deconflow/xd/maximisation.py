@@ -17,6 +17,7 @@ from deconflow._types import Array, BoolArray
 from deconflow.checks import as_floats
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations, raw_weights
+from deconflow.saving import refuse_if
 from deconflow.xd.expectation import expectation
 from deconflow.xd.layout import KernelRows, lay_out
 
@@ -49,15 +50,9 @@ class Constraints:
     prior_rows: float = field(default=1.0, kw_only=True)
 
     @classmethod
-    def free(
-        cls,
-        n_components: int,
-        floor: Array | None,
-        prior: Array | None = None,
-        prior_rows: float = 1.0,
-    ) -> "Constraints":
-        """Nothing fixed."""
-        return cls(floor, prior, *np.zeros((3, n_components), bool), prior_rows=prior_rows)
+    def free(cls, n_components: int, floor: Array | None) -> "Constraints":
+        """Nothing fixed, and no prior."""
+        return cls(floor, None, *np.zeros((3, n_components), bool))
 
     def log_prior(self, mixture: GaussianMixture) -> float:
         r"""Log density that the prior gives the free covariances, but for a constant.
@@ -199,12 +194,12 @@ class EMStatistics:
         if not isinstance(other, EMStatistics):
             began = isinstance(other, int) and other == 0  # where ``sum`` begins
             return self if began else NotImplemented
-        if self.vu.shape != other.vu.shape:
-            raise ValueError(
-                "Expected statistics of the same mixture; got "
-                f"{self.vu.shape[0]} components in {self.vu.shape[1]} dimensions, and "
-                f"{other.vu.shape[0]} in {other.vu.shape[1]}."
-            )
+        refuse_if(
+            self.vu.shape != other.vu.shape,
+            "Expected statistics of the same mixture; got "
+            f"{self.vu.shape[0]} components in {self.vu.shape[1]} dimensions, and "
+            f"{other.vu.shape[0]} in {other.vu.shape[1]}.",
+        )
         return EMStatistics(*(a + b for a, b in zip(self.parts, other.parts, strict=True)))
 
     __radd__ = __add__
@@ -230,30 +225,30 @@ class EMStatistics:
         floor
             ``(D,)`` standard deviations that no component shall be narrower than.
         """
-        if self.vu.shape != mixture.means.shape:
-            raise ValueError(
-                f"Expected the mixture of these statistics, of shape {self.vu.shape}; got one of "
-                f"shape {mixture.means.shape}."
-            )
+        refuse_if(
+            self.vu.shape != mixture.means.shape,
+            f"Expected the mixture of these statistics, of shape {self.vu.shape}; got one of "
+            f"shape {mixture.means.shape}.",
+        )
         self._refuse_none()
         least = None
         if floor is not None:
             sd = as_floats(floor, "floor")
-            if sd.shape != (mixture.dim,) or not (np.isfinite(sd) & (sd >= 0)).all():
-                raise ValueError(
-                    f"Expected floor as {mixture.dim} numbers of at least 0, one for each "
-                    f"dimension; got {sd.tolist()}."
-                )
+            refuse_if(
+                sd.shape != (mixture.dim,) or not (np.isfinite(sd) & (sd >= 0)).all(),
+                f"Expected floor as {mixture.dim} numbers of at least 0, one for each "
+                f"dimension; got {sd.tolist()}.",
+            )
             least = np.diag(sd**2)
         return maximisation(mixture, self, Constraints.free(mixture.n_components, least))
 
     def _refuse_none(self) -> None:
         """Raise if nothing was added up that a mean or a step could be made of."""
-        if not self.weight > 0:
-            raise ValueError(
-                "Expected statistics of one or more rows of a weight above 0; got those of none. "
-                "Add up those of all parts first."
-            )
+        refuse_if(
+            not self.weight > 0,
+            "Expected statistics of one or more rows of a weight above 0; got those of none. "
+            "Add up those of all parts first.",
+        )
 
 
 def statistics(
@@ -300,20 +295,20 @@ def statistics(
     if isinstance(rows, Sized) and len(rows) == 0:
         return EMStatistics.none(mixture)
     data = rows if isinstance(rows, Observations) else Observations.from_arrays(rows, noise)
-    if data is rows and (noise is not None or sample_weight is not None):
-        raise ValueError(
-            "Expected no noise and sample_weight with Observations, which have theirs; got some."
-        )
-    if data.weights is not None:
-        raise ValueError(
-            "Expected Observations without weights, which have a mean of one there and so differ "
-            "in scale from part to part; got some with. Give the rows with noise and sample_weight."
-        )
-    if data.latent_dim != mixture.dim:
-        raise ValueError(
-            f"Expected rows of {mixture.dim} columns, the dimensions of the mixture; got "
-            f"{data.latent_dim}."
-        )
+    refuse_if(
+        data is rows and (noise is not None or sample_weight is not None),
+        "Expected no noise and sample_weight with Observations, which have theirs; got some.",
+    )
+    refuse_if(
+        data.weights is not None,
+        "Expected Observations without weights, which have a mean of one there and so differ "
+        "in scale from part to part; got some with. Give the rows with noise and sample_weight.",
+    )
+    refuse_if(
+        data.latent_dim != mixture.dim,
+        f"Expected rows of {mixture.dim} columns, the dimensions of the mixture; got "
+        f"{data.latent_dim}.",
+    )
     if sample_weight is not None:
         weights = raw_weights(rows, sample_weight, "sample_weight")
         if not weights.any():

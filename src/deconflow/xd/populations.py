@@ -256,30 +256,17 @@ POINTS, FEWEST_POINTS = 1024, 128
 FEW_STEPS, MANY_STEPS, MOST_ACCELERATED = 150, 600, 2
 
 
-@dataclass(frozen=True)
-class SelectedFit:
-    """A mixture of all truths, and how it does on the rows that were seen.
-
-    Attributes
-    ----------
-    mixture : GaussianMixture
-        In the user's units.
-    worth : float
-        Log-likelihood of all rows together, less what parameters cost by BIC.
-    """
-
-    mixture: GaussianMixture
-    worth: float
-
-
 def fit_selected(
     prepared: PreparedData,
     start: GaussianMixture,
     chances: Callable[[Array], Array],
     shares: Array,
     threads: int | None = None,
-) -> SelectedFit:
-    """Fit a mixture of all truths, from one that is near.
+) -> tuple[GaussianMixture, float]:
+    """Fit a mixture of all truths, in the user's units, from one that is near.
+
+    The second answer is the log-likelihood of all rows that were seen together, less what
+    parameters cost by BIC.
 
     Parameters
     ----------
@@ -310,7 +297,7 @@ def fit_selected(
     result = em(begin, pass_over, constraints, stopping)
     mixture = units.mixture_from_standard(result.mixture)
     cost = 0.5 * n_parameters(count, mixture.dim) * np.log(n_rows)
-    return SelectedFit(mixture, n_rows * result.log_likelihood - cost)
+    return mixture, n_rows * result.log_likelihood - float(cost)
 
 
 def _with_unseen(
