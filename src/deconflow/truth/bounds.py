@@ -32,9 +32,6 @@ FARTHEST = 8.0
 #: How closely the densities of symmetric noise agree.
 SYMMETRIC = 1e-6
 
-#: A sign and a shift: ``u = shift + sign * v``.
-Reflection = tuple[float, float]
-
 
 @dataclass(frozen=True)
 class Bounds:
@@ -108,9 +105,10 @@ class Bounds:
             for each in product(*(self._of_column(d, wraps) for d in range(len(self.lower))))
         ]
 
-    def _of_column(self, d: int, wraps: int) -> list[Reflection]:
+    def _of_column(self, d: int, wraps: int) -> list[tuple[float, float]]:
+        """Signs and shifts of a column: ``u = shift + sign * v``."""
         low, high = self.lower[d], self.upper[d]
-        here: list[Reflection] = [(1.0, 0.0)]
+        here = [(1.0, 0.0)]
         ends = [(-1.0, 2 * end) for end in (low, high) if np.isfinite(end)]
         if len(ends) < 2:
             return here + ends

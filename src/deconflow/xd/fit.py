@@ -60,8 +60,8 @@ class FitSettings:
         """Turn floor, shrinkage and flags into the units of the rows."""
         K, floor = self.n_components, prepared.floor(self.floor)
         prior = prepared.typical(K, floor) if self.shrinkage > 0 else None
-        flags = (np.broadcast_to(each, (K,)) for each in self.fixed or (False, False, False))
-        return Constraints(floor, prior, *flags, prior_rows=self.shrinkage or 1.0)
+        fixed = np.array([np.broadcast_to(each, K) for each in self.fixed or (False, False, False)])
+        return Constraints(floor, prior, fixed, prior_rows=self.shrinkage or 1.0)
 
 
 class PreparedData:
@@ -205,7 +205,7 @@ def made_feasible(mixture: GaussianMixture, constraints: Constraints) -> Gaussia
     """Raise the covariances that are free to the floor, the fixed ones to what is invertible."""
     covariances = with_floor(mixture.covariances, constraints.floor)
     fixed = with_floor(mixture.covariances, SMALLEST_OF_NOISY * np.eye(mixture.dim))
-    covariances = np.where(constraints.fixed_covariances[:, None, None], fixed, covariances)
+    covariances = np.where(constraints.fixed[2][:, None, None], fixed, covariances)
     return GaussianMixture(mixture.weights, mixture.means, covariances)
 
 

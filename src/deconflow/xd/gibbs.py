@@ -332,9 +332,6 @@ NEGLIGIBLE = 0.3
 #: Share of what the rows say that makes no difference, and of a column's rows that must stay.
 LEAST_SAID, FEWEST_LEFT = 0.01, 0.5
 
-#: Is told how many sweeps have been made since it was last told.
-Progress = Callable[[int], object]
-
 
 @dataclass(frozen=True)
 class ChainSettings:
@@ -468,7 +465,7 @@ def sample_chains(
     seeds: Sequence[int],
     *,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> list[Chain]:
     """Sample one chain for each start, floor and seed, side by side in threads.
 

@@ -222,8 +222,7 @@ def quasi_newton(
     stopping: Stopping,
 ) -> QuasiNewton | None:
     """Look at the curvature of a sample, where it is that of what is maximised; None for EM."""
-    fixed = (constraints.fixed_weights, constraints.fixed_means, constraints.fixed_covariances)
-    bound = any(flags.any() for flags in fixed) or constraints.prior is not None
+    bound = constraints.fixed.any() or constraints.prior is not None
     parameters = n_parameters(mixture.n_components, mixture.dim)
     size = int(min(CURVATURE_ROWS, len(sample.data), CURVATURE_COST * n_rows / parameters))
     if bound or not stopping.accelerate or size < 2 * parameters:

@@ -36,23 +36,21 @@ class Constraints:
         :math:`V - F \succeq 0`. None to take covariances as they come.
     prior : array or None
         ``(D, D)``: covariances are ``(sum + r prior) / (q0 + r)``; None for no prior.
-    fixed_weights, fixed_means, fixed_covariances : array
-        Boolean ``(K,)``: components that keep them.
+    fixed : array
+        Boolean ``(3, K)``: components that keep their weights, means and covariances.
     prior_rows : float
         ``r``, the rows that the prior counts as.
     """
 
     floor: Array | None
     prior: Array | None
-    fixed_weights: BoolArray
-    fixed_means: BoolArray
-    fixed_covariances: BoolArray
+    fixed: BoolArray
     prior_rows: float = field(default=1.0, kw_only=True)
 
     @classmethod
     def free(cls, n_components: int, floor: Array | None) -> "Constraints":
         """Nothing fixed, and no prior."""
-        return cls(floor, None, *np.zeros((3, n_components), bool))
+        return cls(floor, None, np.zeros((3, n_components), bool))
 
     def log_prior(self, mixture: GaussianMixture) -> float:
         r"""Log density that the prior gives the free covariances, but for a constant.
@@ -62,20 +60,15 @@ class Constraints:
         """
         if self.prior is None:
             return 0.0
-        free = mixture.covariances[~self.fixed_covariances]
+        free = mixture.covariances[~self.fixed[2]]
         ratio = np.linalg.solve(free, np.broadcast_to(self.prior, free.shape))
         total = np.linalg.slogdet(free)[1] + np.trace(ratio, axis1=1, axis2=2)
         return float(-0.5 * self.prior_rows * total.sum())
 
     def but_for(self, free: list[int]) -> "Constraints":
         """Return the same with all other components fixed."""
-        others = ~np.isin(np.arange(len(self.fixed_means)), free)
-        return replace(
-            self,
-            fixed_weights=self.fixed_weights | others,
-            fixed_means=self.fixed_means | others,
-            fixed_covariances=self.fixed_covariances | others,
-        )
+        others = ~np.isin(np.arange(self.fixed.shape[1]), free)
+        return replace(self, fixed=self.fixed | others)
 
     def kept(
         self, old: GaussianMixture, weights: Array, means: Array, covariances: Array
@@ -84,14 +77,14 @@ class Constraints:
 
         The new weights are scaled to what the fixed ones leave.
         """
-        fixed = self.fixed_weights
-        left = max(0.0, 1.0 - float(old.weights[fixed].sum()))
-        total = weights[~fixed].sum()
+        weight, mean, covariance = self.fixed
+        left = max(0.0, 1.0 - float(old.weights[weight].sum()))
+        total = weights[~weight].sum()
         scaled = old.weights if total <= 0 else weights / total * left
         return GaussianMixture(
-            np.where(fixed, old.weights, scaled),
-            np.where(self.fixed_means[:, None], old.means, means),
-            np.where(self.fixed_covariances[:, None, None], old.covariances, covariances),
+            np.where(weight, old.weights, scaled),
+            np.where(mean[:, None], old.means, means),
+            np.where(covariance[:, None, None], old.covariances, covariances),
         )
 
 
@@ -107,7 +100,7 @@ def maximisation(mixture: GaussianMixture, sums: Any, constraints: Constraints) 
     alive = sums.q0 > 0
     q0 = np.where(alive, sums.q0, 1.0)[:, None]
     step = sums.vu / q0
-    step[~alive | constraints.fixed_means] = 0.0
+    step[~alive | constraints.fixed[1]] = 0.0
     V, count = mixture.covariances, q0[..., None]
     new = (V * count + sums.vgv) / count - step[:, :, None] * step[:, None, :]
     if constraints.prior is not None:

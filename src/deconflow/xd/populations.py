@@ -231,7 +231,6 @@ class _Search:
         """Return the component without which the rows are most likely, before anything adapts."""
         rows, threads = self.prepared.rows, self.stopping.threads
         sums = expectation(fit.mixture, rows, moments=False, responsibilities=True, threads=threads)
-        assert sums.responsibilities is not None
         values = []
         for k in range(fit.mixture.n_components):
             with np.errstate(divide="ignore"):
