@@ -181,8 +181,9 @@ class GaussianMixture:
     def in_units(self, location: ArrayLike, scale: ArrayLike) -> "GaussianMixture":
         """Return the density of ``location + scale v``."""
         s = np.asarray(scale)
-        means = np.asarray(location) + s * self.means
-        return GaussianMixture(self.weights, means, self.covariances * s[:, None] * s)
+        return GaussianMixture(
+            self.weights, np.asarray(location) + s * self.means, self.covariances * s[:, None] * s
+        )
 
     def convolve(self, noise: Any) -> "GaussianMixture":
         """Return the density of ``v + n`` for one distribution of the noise."""
@@ -299,9 +300,14 @@ def mix(mixtures: Sequence[GaussianMixture], shares: ArrayLike | None = None) ->
     """Return the average of mixtures, equal or by shares, as one mixture of all components."""
     if shares is None:
         shares = np.full(len(mixtures), 1.0 / len(mixtures))
-    pairs = zip(mixtures, np.asarray(shares), strict=True)
     return GaussianMixture(
-        np.concatenate([share * mixture.weights for mixture, share in pairs], axis=-1),
+        np.concatenate(
+            [
+                share * each.weights
+                for each, share in zip(mixtures, np.asarray(shares), strict=True)
+            ],
+            axis=-1,
+        ),
         np.concatenate([mixture.means for mixture in mixtures], axis=-2),
         np.concatenate([mixture.covariances for mixture in mixtures], axis=-3),
     )

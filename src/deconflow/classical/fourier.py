@@ -85,8 +85,7 @@ class Lattice:
 
     def total(self, values: Array) -> float:
         r"""Integrate :math:`(2 \pi)^{-D} \int dt` of a function with the symmetry of ours."""
-        twice = np.where(self.numbers()[-1] > 0, 2.0, 1.0)
-        return float((values * twice).sum() / self.length.prod())
+        return float((values * np.where(self.numbers()[-1] > 0, 2, 1)).sum() / self.length.prod())
 
     def trim(self, order: tuple[int, ...], values: Complex) -> "tuple[Lattice, Complex]":
         """Leave out the frequencies above a lower ``order``, with what stands there."""

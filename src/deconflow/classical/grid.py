@@ -111,8 +111,7 @@ class GridDensity:
         with np.errstate(divide="ignore"):
             log_share = np.log(self.background) - np.log(np.diag(self.factor) * (high - low)).sum()
         log_p = log_share + norm.logpdf(white).sum(0)
-        inside = ((v >= self.bounds[0]) & (v <= self.bounds[1])).all(-1)
-        return np.where(inside, log_p, -np.inf)
+        return np.where(((v >= self.bounds[0]) & (v <= self.bounds[1])).all(-1), log_p, -np.inf)
 
     def sample(self, n: int, random_state: RandomState = None) -> Array:
         """Draw ``(n, D)``: a grid point by its mass, moved within the hat around it."""

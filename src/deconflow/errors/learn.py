@@ -204,15 +204,7 @@ def _refuse_untold(
             f"Expected errors of {name} that differ by row, to tell their scale from a jitter; got "
             "about the same in all rows. Learn one of the two.",
         )
-    if free.correlation:
-        _refuse_pairs(rows, sd, names)
-    if free.groups is not None:
-        _refuse_groups(rows, names, labels)
-
-
-def _refuse_pairs(rows: ErrorRows, sd: Array, names: list[str]) -> None:
-    """Raise where the correlation of two columns cannot be told."""
-    for a, b in combinations(range(len(names)), 2):
+    for a, b in combinations(range(len(names)), 2) if free.correlation else ():
         both, pair = rows.seen[:, a] & rows.seen[:, b], f"{names[a]} and {names[b]}"
         refuse_if(
             not both.any(),
@@ -225,22 +217,18 @@ def _refuse_pairs(rows: ErrorRows, sd: Array, names: list[str]) -> None:
             "got about the same in all rows, which cannot be told from a correlation of "
             "the truth. Give replicates=, the labels of rows that measure the same truth.",
         )
-
-
-def _refuse_groups(rows: ErrorRows, names: list[str], labels: tuple[object, ...]) -> None:
-    """Raise where a group has no zero point to learn."""
-    assert rows.group is not None
-    refuse_if(
-        len(labels) < 2,
-        f"Expected at least 2 groups of the noise, to learn zero points; got {len(labels)}.",
-    )
-    for d, name in enumerate(names):
-        counts = np.bincount(rows.group[rows.seen[:, d]], minlength=len(labels))
+    if rows.group is not None:
         refuse_if(
-            not counts.all(),
-            f"Expected values of {name} in every group of the noise; got none in "
-            f"{labels[int(counts.argmin())]!r}. Leave that group out.",
+            len(labels) < 2,
+            f"Expected at least 2 groups of the noise, to learn zero points; got {len(labels)}.",
         )
+        for d, name in enumerate(names):
+            counts = np.bincount(rows.group[rows.seen[:, d]], minlength=len(labels))
+            refuse_if(
+                not counts.all(),
+                f"Expected values of {name} in every group of the noise; got none in "
+                f"{labels[int(counts.argmin())]!r}. Leave that group out.",
+            )
 
 
 def _alike(sd: Array) -> bool:
@@ -251,8 +239,7 @@ def _alike(sd: Array) -> bool:
 
 def _repeats(rows: ErrorRows, seen: BoolArray) -> int:
     """Count measurements beyond the first of each object."""
-    counts = np.add.reduceat(seen.astype(np.int64), rows.first)
-    return int(np.maximum(counts - 1, 0).sum())
+    return int(np.maximum(np.add.reduceat(seen.astype(np.int64), rows.first) - 1, 0).sum())
 
 
 def _standard_errors(layout: Layout, values: Values, spread: Array) -> tuple[Values, Array]:

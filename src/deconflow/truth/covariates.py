@@ -161,8 +161,9 @@ class Covariates:
         if given.with_errors:
             for column, log in zip(self.columns, _log_errors(data)[:, self.errors].T, strict=False):
                 parts.append(column.encode(np.where(np.isnan(log), column.location, log)))
-        own = self._encoded(self.columns[n_errors:], given.columns)
-        return np.concatenate([*parts, *own], axis=1)
+        return np.concatenate(
+            [*parts, *self._encoded(self.columns[n_errors:], given.columns)], axis=1
+        )
 
     def encode_one(self, x: Any) -> Array:
         """Return one value of the covariates as numbers ``(1, C)``; logarithms of errors first."""

@@ -106,8 +106,7 @@ def _groups_dealt_out(
 
 def _by_pattern(seen: BoolArray) -> NDArray[np.intp]:
     """Order rows by what is missing; what is measured in fewest sets them apart first."""
-    rarest = np.argsort(seen.sum(0))
-    return np.lexsort([seen[:, d] for d in rarest[::-1]])
+    return np.lexsort([seen[:, d] for d in np.argsort(seen.sum(0))[::-1]])
 
 
 def numbered_folds(number: NDArray[np.integer], folds: int) -> list[Fold]:
@@ -174,8 +173,7 @@ class CrossFits:
         number = np.empty(len(self.data), np.int16)
         for f, fold in enumerate(self.folds):
             number[fold.held] = f
-        folds = numbered_folds(number[rows], len(self.folds))
-        return CrossFits(self.data[rows], folds, self.rng)
+        return CrossFits(self.data[rows], numbered_folds(number[rows], len(self.folds)), self.rng)
 
     def __iter__(self) -> Iterator[PreparedFold]:
         return (PreparedFold(self.data, fold) for fold in self.folds)

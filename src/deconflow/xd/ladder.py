@@ -414,7 +414,6 @@ class _Search:
             table["choosing_rows"] = np.full(len(tried), self.n_choosing)
             table["fitted_rows"] = np.full(len(tried), self.n_rows)
         largest = tried[int(shares.argmax())]
-        fits = [result for each in used for fold in each.fits for result in fold]
         return AveragedFit(
             mixtures,
             np.full(len(mixtures), 1.0 / len(mixtures)),
@@ -423,7 +422,7 @@ class _Search:
             largest.settings,
             table,
             all(best.converged for best, *_ in largest.fits),
-            max(result.n_iter for result in fits),
+            max(result.n_iter for each in used for fold in each.fits for result in fold),
             [best.mixture for best, *_ in largest.fits],
             self.n_choosing,
             self.n_rows,

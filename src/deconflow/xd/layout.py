@@ -93,8 +93,10 @@ class KernelRows:
     @property
     def n_gaussians(self) -> int:
         """Number of Gaussians that the noise of all rows is made of."""
-        commons = [len(b.s) if b.common is None else len(b.common[0]) for b in self.blocks]
-        return sum(b.w.shape[2] * parts for b, parts in zip(self.blocks, commons, strict=True))
+        return sum(
+            block.w.shape[2] * len(block.s if block.common is None else block.common[0])
+            for block in self.blocks
+        )
 
 
 def lay_out(data: Observations, units: Standardiser | None = None) -> KernelRows:
@@ -194,8 +196,9 @@ def _own_projections(data: Observations, parts: JointMixture, log_unit: Array) -
     s = np.empty((len(packed), packed.shape[1] + len(slopes), n))
     s[:, : packed.shape[1]], s[:, packed.shape[1] :] = packed, slopes
     parts = replace(parts, means=means)
-    values = np.where(seen, data.w, 0.0)
-    return _finished("projected", data, slice(None), values, s, parts, log_unit=log_unit)
+    return _finished(
+        "projected", data, slice(None), np.where(seen, data.w, 0.0), s, parts, log_unit=log_unit
+    )
 
 
 def _finished(
@@ -220,8 +223,7 @@ def _finished(
             np.zeros(0) if data.weights is None else data.weights[rows],
         )
     )
-    widest = float(s.max(initial=0.0))
-    return Block(kind, rows, w, s, log_share, omega, widest=widest, **others)
+    return Block(kind, rows, w, s, log_share, omega, widest=float(s.max(initial=0.0)), **others)
 
 
 def _packed(covariances: Array) -> Array:

@@ -163,8 +163,9 @@ def fit_minibatch(
             total += len(batch) * step_on_batch(adam, batch, rate, stopping.threads)
         history.append(total / len(data))
         progress.advance()
-    settled = has_settled(history, stopping.tol)
-    return EMResult(adam.restored, history[-1], history, settled, batches.epochs)
+    return EMResult(
+        adam.restored, history[-1], history, has_settled(history, stopping.tol), batches.epochs
+    )
 
 
 #: Rows of the first sample, and how much larger the next one is.

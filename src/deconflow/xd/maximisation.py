@@ -67,8 +67,7 @@ class Constraints:
 
     def but_for(self, free: list[int]) -> "Constraints":
         """Return the same with all other components fixed."""
-        others = ~np.isin(np.arange(self.fixed.shape[1]), free)
-        return replace(self, fixed=self.fixed | others)
+        return replace(self, fixed=self.fixed | ~np.isin(np.arange(self.fixed.shape[1]), free))
 
     def kept(
         self, old: GaussianMixture, weights: Array, means: Array, covariances: Array

@@ -206,8 +206,10 @@ class _Search:
         blocks = [replace(block, omega=np.array(weights[block.index])) for block in rows.blocks]
         total = float(weights.sum())
         rows = replace(rows, blocks=blocks, weights=weights, total_weight=total)
-        sums = one_pass(mixture, rows, self.stopping.threads)
-        return replace(sums, log_likelihood=float(self.weights @ log_p))
+        return replace(
+            one_pass(mixture, rows, self.stopping.threads),
+            log_likelihood=float(self.weights @ log_p),
+        )
 
     def _parted(self, mixture: GaussianMixture) -> tuple[Array, Array]:
         """Find the shares beside a mixture; return memberships and the rows' log-likelihood."""
@@ -244,8 +246,9 @@ class _Search:
 def _without(fit: KnownPartsFit, k: int) -> KnownPartsFit:
     """Take a component out; the known parts share its weight."""
     gone = (1 - fit.shares.sum()) * fit.mixture.weights[k] / len(fit.shares)
-    rest = without(fit.mixture, np.arange(fit.mixture.n_components) == k)
-    return KnownPartsFit(rest, fit.shares + gone, -np.inf)
+    return KnownPartsFit(
+        without(fit.mixture, np.arange(fit.mixture.n_components) == k), fit.shares + gone, -np.inf
+    )
 
 
 #: Points are shared out among components: the error of their integral counts once per row.
@@ -330,5 +333,4 @@ def _white(dim: int, count: int) -> Array:
     """Quasi-random normal points, with mean zero and unit covariance exactly."""
     points = ndtri(qmc.Sobol(dim, seed=0).random(count).clip(1e-9, 1 - 1e-9))
     points = points - points.mean(0)
-    factor = np.linalg.cholesky(points.T @ points / count)
-    return points @ np.linalg.inv(factor).T
+    return points @ np.linalg.inv(np.linalg.cholesky(points.T @ points / count)).T
