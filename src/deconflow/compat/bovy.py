@@ -160,13 +160,13 @@ def extreme_deconvolution(
 def _likelihood(mixture: GaussianMixture, rows: KernelRows) -> float:
     """Mean log-likelihood; where a covariance is singular and a row exact, of one a bit wider."""
     with suppress(np.linalg.LinAlgError):
-        value = rows.weights @ expectation(mixture, rows, moments=False).log_p
+        value = float(rows.weights @ expectation(mixture, rows, moments=False).log_p)
         if np.isfinite(value):
             return value / rows.n_rows
     wider = made_feasible(
         mixture, Constraints.free(mixture.n_components, SMALLEST_VARIANCE * np.eye(mixture.dim))
     )
-    return rows.weights @ expectation(wider, rows, moments=False).log_p / rows.n_rows
+    return float(rows.weights @ expectation(wider, rows, moments=False).log_p) / rows.n_rows
 
 
 def _check_log(name: str | None) -> None:

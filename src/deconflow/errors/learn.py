@@ -17,7 +17,7 @@ from deconflow.xd import (
     FitSettings,
     PreparedData,
     Stopping,
-    n_parameters,
+    price,
     row_weights,
 )
 
@@ -296,22 +296,18 @@ def most_likely(
     """
     theta = np.zeros(layout.size)
     tried: list[View] = []
+    worth: list[float] = []
     theta[layout.places["jitter"]] = FIRST_JITTER**2
     most = max(1, len(rows.first) // ROWS_PER_COMPONENT)
     for count in [count for count in COMPONENTS_TO_TRY if count <= most]:
         start = _start(rows, layout.values(theta), count, rng, threads)
         tried.append(climb(look(rows, layout, theta, start), ROUGH))
-        best = max(range(len(tried)), key=lambda i: _worth(tried[i]))
+        worth.append(tried[-1].log_likelihood - price(start, len(rows.first)))
+        best = int(np.argmax(worth))
         theta = tried[best].theta
         if best < len(tried) - PATIENCE:
             break
     return climb(tried[best], PRECISE)
-
-
-def _worth(fit: View) -> float:
-    """Log-likelihood less what its parameters cost, by BIC."""
-    count = n_parameters(fit.mixture.n_components, fit.mixture.dim)
-    return fit.log_likelihood - 0.5 * count * float(np.log(len(fit.rows.first)))
 
 
 def _start(

@@ -32,6 +32,7 @@ from deconflow.xd.fit import (
     fit_exact,
     made_feasible,
     n_parameters,
+    price,
 )
 from deconflow.xd.gibbs import (
     FLOORS,
@@ -126,6 +127,7 @@ __all__ = [
     "paired",
     "posterior",
     "posterior_pieces",
+    "price",
     "refit_with_known_parts",
     "row_weights",
     "sample_chains",

@@ -230,6 +230,11 @@ def n_parameters(n_components: int, dim: int) -> int:
     return n_components * (1 + dim + dim * (dim + 1) // 2) - 1
 
 
+def price(mixture: GaussianMixture, n_rows: int) -> float:
+    """Log-likelihood that a mixture's parameters must gain in all rows together, by BIC."""
+    return 0.5 * n_parameters(mixture.n_components, mixture.dim) * float(np.log(n_rows))
+
+
 ROWS_FOR_A_START = 10_000
 STARTS = ("kmeans", "random")
 #: Values that say less than this share of what the usual ones say are no places to start at.

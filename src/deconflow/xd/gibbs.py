@@ -43,7 +43,7 @@ from deconflow.xd.fit import (
     COMPONENTS_TO_TRY,
     FitSettings,
     PreparedData,
-    n_parameters,
+    price,
     shares_of_truth,
     without,
 )
@@ -442,15 +442,14 @@ def starts_of_chains(
     if prepared.rows.dim >= FEW_COLUMNS:
         begin = FitSettings(settings.n_components, floor=floor)
         return [prepared.start(begin, check_random_state(seed)) for seed in seeds]
-    n, rows = len(prepared.data), prepared.rows
+    n = len(prepared.data)
     stopping = Stopping(1e-4, 100, accelerate=True, threads=1)
-    price = 0.5 * np.log(n) / n
     best, found = -np.inf, list[GaussianMixture]()
     for size in [size for size in COMPONENTS_TO_TRY if size <= min(settings.n_components, n)]:
         each = FitSettings(size, floor=floor, stopping=stopping)
         some = seeds[:1] if size == 1 else seeds
         fits = [prepared.fit(each, check_random_state(seed)) for seed in some]
-        score = max(fit.log_likelihood for fit in fits) - price * n_parameters(size, rows.dim)
+        score = max(fit.log_likelihood for fit in fits) - price(fits[0].mixture, n) / n
         if score <= best:
             break
         best, found = score, [fit.mixture for fit in fits] * (len(seeds) if size == 1 else 1)

@@ -37,7 +37,7 @@ from deconflow.xd.fit import (
     FitSettings,
     PreparedData,
     made_feasible,
-    n_parameters,
+    price,
     without,
 )
 from deconflow.xd.layout import row_weights
@@ -181,8 +181,7 @@ class _Search:
 
     def worth(self, fit: KnownPartsFit) -> float:
         """Log-likelihood less what its parameters cost, by BIC."""
-        count = n_parameters(fit.mixture.n_components, fit.mixture.dim)
-        return fit.log_likelihood - 0.5 * count * float(np.log(len(self.weights)))
+        return fit.log_likelihood - price(fit.mixture, len(self.weights))
 
     def fit(self, count: int, start: KnownPartsFit | None = None) -> KnownPartsFit:
         """Climb to the maximum of the likelihood, from a start or from one that is made."""
@@ -298,8 +297,7 @@ def fit_selected(
     begin = made_feasible(units.mixture_to_standard(start), constraints)
     result = em(begin, pass_over, constraints, stopping)
     mixture = units.mixture_from_standard(result.mixture)
-    cost = 0.5 * n_parameters(count, mixture.dim) * np.log(n_rows)
-    return mixture, n_rows * result.log_likelihood - float(cost)
+    return mixture, n_rows * result.log_likelihood - price(mixture, n_rows)
 
 
 def _with_unseen(
