@@ -172,6 +172,12 @@ def first_bad(bad: Any) -> tuple[int, ...] | None:
     return tuple(int(i) for i in np.unravel_index(int(flags.argmax()), flags.shape))
 
 
+def refuse_if(wrong: object, words: str) -> None:
+    """Raise an error with these words, which are made in any case: they are cheap ones."""
+    if wrong:
+        raise ValueError(words)
+
+
 def refuse_where(
     bad: Any,
     expected: str,

@@ -25,7 +25,14 @@ from scipy.stats import qmc
 from sklearn.utils import check_random_state
 
 from deconflow._types import Array, BoolArray, IntArray
-from deconflow.checks import as_floats, check_integer, check_number, check_seed, refuse_extremes
+from deconflow.checks import (
+    as_floats,
+    check_integer,
+    check_number,
+    check_seed,
+    refuse_extremes,
+    refuse_if,
+)
 from deconflow.noise import as_noise
 from deconflow.randomness import RandomState
 from deconflow.saving import refuse
@@ -168,14 +175,12 @@ class GaussianMixture:
     def marginal(self, dimensions: ArrayLike) -> "GaussianMixture":
         """Return the density of some dimensions, in the order given."""
         keep = np.atleast_1d(np.asarray(dimensions))
-        if (
+        refuse_if(
             keep.dtype.kind not in "iu"
             or keep.ndim != 1
-            or not np.isin(keep, range(self.dim)).all()
-        ):
-            raise ValueError(
-                f"Expected dimensions as numbers between 0 and {self.dim - 1}; got {dimensions!r}."
-            )
+            or not np.isin(keep, range(self.dim)).all(),
+            f"Expected dimensions as numbers between 0 and {self.dim - 1}; got {dimensions!r}.",
+        )
         return GaussianMixture(
             self.weights, self.means[..., keep], self.covariances[..., keep[:, None], keep]
         )
@@ -183,8 +188,9 @@ class GaussianMixture:
     def in_units(self, location: ArrayLike, scale: ArrayLike) -> "GaussianMixture":
         """Return the density of ``location + scale v``."""
         s = np.asarray(scale)
-        means = np.asarray(location) + s * self.means
-        return GaussianMixture(self.weights, means, self.covariances * s[:, None] * s)
+        return GaussianMixture(
+            self.weights, np.asarray(location) + s * self.means, self.covariances * s[:, None] * s
+        )
 
     def convolve(self, noise: Any) -> "GaussianMixture":
         """Return the density of ``v + n`` for one distribution of the noise."""
@@ -269,10 +275,14 @@ class GaussianMixture:
         points = as_floats(v, "v")
         ending = (*self.batch_shape, self.dim)
         same = zip(points.shape[::-1], ending[::-1], strict=False)
-        if not points.ndim or any(got not in (wanted, 1) for got, wanted in same):
-            raise ValueError(f"Expected v of shape (..., {str(ending)[1:-1]}); got {points.shape}.")
-        if np.isnan(points).any():
-            raise ValueError("Expected numbers in v; got NaN. A density has no value there.")
+        refuse_if(
+            not points.ndim or any(got not in (wanted, 1) for got, wanted in same),
+            f"Expected v of shape (..., {str(ending)[1:-1]}); got {points.shape}.",
+        )
+        refuse_if(
+            np.isnan(points).any(),
+            "Expected numbers in v; got NaN. A density has no value there.",
+        )
         refuse_extremes("v", points)
         return points
 
@@ -297,9 +307,14 @@ def mix(mixtures: Sequence[GaussianMixture], shares: ArrayLike | None = None) ->
     """Return the average of mixtures, equal or by shares, as one mixture of all components."""
     if shares is None:
         shares = np.full(len(mixtures), 1.0 / len(mixtures))
-    pairs = zip(mixtures, np.asarray(shares), strict=True)
     return GaussianMixture(
-        np.concatenate([share * mixture.weights for mixture, share in pairs], axis=-1),
+        np.concatenate(
+            [
+                share * each.weights
+                for each, share in zip(mixtures, np.asarray(shares), strict=True)
+            ],
+            axis=-1,
+        ),
         np.concatenate([mixture.means for mixture in mixtures], axis=-2),
         np.concatenate([mixture.covariances for mixture in mixtures], axis=-3),
     )

@@ -203,7 +203,7 @@ def test_threads_of_starts_and_of_passes_do_not_multiply(smallest_job, rows, run
     monkeypatch.setattr(FIT, "SMALLEST_JOB", smallest_job)
     data = Observations.from_arrays(*rows)
     settings = FitSettings(2, floor=0.1, stopping=Stopping(max_iter=10, threads=2))
-    PreparedData(data).fit_best(settings, 4, np.random.RandomState(0))
+    PreparedData(data).fit_from([None] * 4, settings, np.random.RandomState(0))
     fit_averaged(data, settings, np.random.RandomState(0), folds=2, starts=4)
     assert running["most"] <= 2
     assert len(running["threads"]) > 1

@@ -188,8 +188,9 @@ def fit_density(
     mixtures are fitted to all rows, the other candidates to the sample.
     """
     rng = np.random.RandomState(seed)
-    stopping = Stopping(tol=1e-5 if plan.quick else 1e-6, max_iter=300, accelerate=True)
-    settings = FitSettings(1, stopping=stopping).with_threads(plan.n_jobs)
+    tol = 1e-5 if plan.quick else 1e-6
+    stopping = Stopping(tol, max_iter=300, accelerate=True, threads=plan.n_jobs)
+    settings = FitSettings(1, stopping=stopping)
     averaged = fit_averaged(
         data, settings, rng,
         folds=plan.folds if folds is None else folds, starts=1 if plan.quick else 2,

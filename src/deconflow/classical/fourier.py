@@ -85,8 +85,7 @@ class Lattice:
 
     def total(self, values: Array) -> float:
         r"""Integrate :math:`(2 \pi)^{-D} \int dt` of a function with the symmetry of ours."""
-        twice = np.where(self.numbers()[-1] > 0, 2.0, 1.0)
-        return float((values * twice).sum() / self.length.prod())
+        return float((values * np.where(self.numbers()[-1] > 0, 2, 1)).sum() / self.length.prod())
 
     def trim(self, order: tuple[int, ...], values: Complex) -> "tuple[Lattice, Complex]":
         """Leave out the frequencies above a lower ``order``, with what stands there."""
@@ -95,18 +94,16 @@ class Lattice:
 
     def density(self, characteristic: Complex) -> Array:
         """Values on a grid over the box of the density with this characteristic function."""
-        points = [self._grid_points(k) for k in self.order]
+        numbers = 2 * np.array(self.order) + 1
+        most = np.maximum(MOST_POINTS[self.dim], numbers + 1)
+        wanted = np.clip(FINENESS[self.dim] * numbers, FEWEST_POINTS[self.dim], most)
+        points = [2 * next_fast_len(int(count) // 2) for count in wanted]
         spectrum = np.zeros((*points[:-1], points[-1] // 2 + 1), complex)
         # The inverse transform has exp(+i k x), a density exp(-i t x).
         spectrum[np.ix_(*self.numbers())] = characteristic.conj()
         return np.fft.irfftn(spectrum, points, axes=range(self.dim)) * (
             np.prod(points) / self.length.prod()
         )
-
-    def _grid_points(self, order: int) -> int:
-        wanted = FINENESS[self.dim] * (2 * order + 1)
-        most = max(MOST_POINTS[self.dim], 2 * order + 2)
-        return next_fast_len(int(np.clip(wanted, FEWEST_POINTS[self.dim], most)) // 2) * 2
 
 
 class EmpiricalCharacteristic:

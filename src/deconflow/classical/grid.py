@@ -27,6 +27,7 @@ from scipy.stats import norm
 from sklearn.utils import check_random_state
 
 from deconflow._types import Array, IntArray
+from deconflow.checks import refuse_if
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
@@ -111,8 +112,7 @@ class GridDensity:
         with np.errstate(divide="ignore"):
             log_share = np.log(self.background) - np.log(np.diag(self.factor) * (high - low)).sum()
         log_p = log_share + norm.logpdf(white).sum(0)
-        inside = ((v >= self.bounds[0]) & (v <= self.bounds[1])).all(-1)
-        return np.where(inside, log_p, -np.inf)
+        return np.where(((v >= self.bounds[0]) & (v <= self.bounds[1])).all(-1), log_p, -np.inf)
 
     def sample(self, n: int, random_state: RandomState = None) -> Array:
         """Draw ``(n, D)``: a grid point by its mass, moved within the hat around it."""
@@ -151,11 +151,11 @@ class GridDensity:
         """Return the density of ``location + scale * v``."""
         with np.errstate(over="ignore", under="ignore", divide="ignore"):
             values = self.values / scale.prod()
-        if not 1e-302 < values.max() < 1e302:
-            raise ValueError(
-                f"Expected units in which densities of {self.dim} columns are between 1e-302 and "
-                f"1e302; got values of w that scatter by about {scale.max():.1g}. Change the units."
-            )
+        refuse_if(
+            not 1e-302 < values.max() < 1e302,
+            f"Expected units in which densities of {self.dim} columns are between 1e-302 and "
+            f"1e302; got values of w that scatter by about {scale.max():.1g}. Change the units.",
+        )
         return GridDensity(
             location + self.low * scale,
             self.step * scale,
@@ -191,23 +191,23 @@ class GridDensity:
 
 def refuse_unsuitable(data: Observations, name: str, most_columns: int) -> None:
     """Raise for too many columns, too few rows, and columns of one value."""
-    if data.dim > most_columns:
-        word = "one column" if most_columns == 1 else f"at most {most_columns} columns"
-        raise ValueError(
-            f"Expected {word} in w with {name}; got {data.dim}. "
-            "Use XDGMM or FlowDeconvolver in more dimensions."
-        )
-    if len(data) < 2:
-        raise ValueError(
-            f"Expected at least 2 rows in w to fit a density; got n_samples = {len(data)}."
-        )
+    word = "one column" if most_columns == 1 else f"at most {most_columns} columns"
+    refuse_if(
+        data.dim > most_columns,
+        f"Expected {word} in w with {name}; got {data.dim}. "
+        "Use XDGMM or FlowDeconvolver in more dimensions.",
+    )
+    refuse_if(
+        len(data) < 2,
+        f"Expected at least 2 rows in w to fit a density; got n_samples = {len(data)}.",
+    )
     w = data.measured()
     constant = np.nanmax(w, axis=0) == np.nanmin(w, axis=0)
-    if constant.any():
-        raise ValueError(
-            "Expected values that differ in every column of w; "
-            f"got one value in column {int(constant.argmax())}. Drop it."
-        )
+    refuse_if(
+        constant.any(),
+        "Expected values that differ in every column of w; "
+        f"got one value in column {int(constant.argmax())}. Drop it.",
+    )
 
 
 def grid_mixture(density: GridDensity) -> GaussianMixture:

@@ -74,7 +74,12 @@ def fit_kde(
     if chosen is None:
         chosen = np.array([_of_one_dimension(rows, d, scale, spread) for d in range(dim)])
         smallest = FACTORS[dim][0]
-    box = _box(rows.w, chosen, smallest)
+    # Where that would be too many frequencies, the factor is raised up to one; if even that is not
+    # enough, the box is cut.
+    finest = 2 * np.pi * chosen * MOST_ORDERS[dim]
+    low, length = enclose(rows.w, np.maximum(10 * chosen, 0.1 * np.ptp(rows.w, axis=0)), finest)
+    band = max(smallest, (length / finest).max()) * chosen
+    box = Lattice(low, length, orders_for(length, band))
     some, n_far = near(rows, box)
     ecf = EmpiricalCharacteristic(some, box)
     if bandwidth is None and dim > 1:
@@ -132,19 +137,6 @@ def _line(rows: Observations, d: int, spread: Array, smallest: float) -> Lattice
     low, length = enclose(rows.w, 0.5 * spread, 2 * np.pi * smallest * MOST_ORDERS[1] + 0 * spread)
     order = np.where(along, orders_for(length, smallest + 0 * spread), 0)
     return Lattice(low, np.where(along, length, 1.0), tuple(order.tolist()))
-
-
-def _box(w: Array, bandwidth: Array, factor: float) -> Lattice:
-    """Lattice of a box around the rows, up to the band of ``factor`` bandwidths.
-
-    Where that would be too many frequencies, the factor is raised up to one; if even that is not
-    enough, the box is cut.
-    """
-    finest = 2 * np.pi * bandwidth * MOST_ORDERS[w.shape[1]]
-    low, length = enclose(w, np.maximum(10 * bandwidth, 0.1 * np.ptp(w, axis=0)), finest)
-    return Lattice(
-        low, length, orders_for(length, max(factor, (length / finest).max()) * bandwidth)
-    )
 
 
 def _relative_error(ecf: EmpiricalCharacteristic, K: Array, scale: Array) -> float:

@@ -70,8 +70,7 @@ def synthesise(coefficients: Array, level: int, kind: str, order: int) -> Comple
     """Characteristic function at the frequencies ``0..order`` of a sum of functions."""
     size = 2**level
     k = np.arange(order + 1)
-    waves = np.fft.fft(coefficients)[k % size]
-    return (window(k / size, kind) * waves).conj() / np.sqrt(size)
+    return (window(k / size, kind) * np.fft.fft(coefficients)[k % size]).conj() / np.sqrt(size)
 
 
 def _rise(x: Array) -> Array:

@@ -135,8 +135,8 @@ def extreme_deconvolution(
         return _likelihood(start, rows)
     _check_log(logfile)
     prior = np.diag(w / np.asarray(rows.units.scale) ** 2) if w > 0 else None
-    flags = (_flags(flags, len(xamp)) for flags in (fixamp, fixmean, fixcovar))
-    constraints = Constraints(None, prior, *flags)
+    fixed = np.array([_flags(flags, len(xamp)) for flags in (fixamp, fixmean, fixcovar)])
+    constraints = Constraints(None, prior, fixed)
     depth = K * (K - 1) * (K - 2) // 2 if maxsnm else int(splitnmerge)
     stopping = Stopping(tol=tol, max_iter=int(min(maxiter, 2**62)))
     path: list[float | None] = []
@@ -160,13 +160,13 @@ def extreme_deconvolution(
 def _likelihood(mixture: GaussianMixture, rows: KernelRows) -> float:
     """Mean log-likelihood; where a covariance is singular and a row exact, of one a bit wider."""
     with suppress(np.linalg.LinAlgError):
-        value = rows.total(expectation(mixture, rows, moments=False).log_p)
+        value = float(rows.weights @ expectation(mixture, rows, moments=False).log_p)
         if np.isfinite(value):
             return value / rows.n_rows
     wider = made_feasible(
         mixture, Constraints.free(mixture.n_components, SMALLEST_VARIANCE * np.eye(mixture.dim))
     )
-    return rows.total(expectation(wider, rows, moments=False).log_p) / rows.n_rows
+    return float(rows.weights @ expectation(wider, rows, moments=False).log_p) / rows.n_rows
 
 
 def _check_log(name: str | None) -> None:
@@ -317,6 +317,6 @@ def _move(
     size = np.exp(np.linalg.slogdet(covariances[k])[1] / mixture.dim)
     covariances[j] = covariances[k] = size * np.eye(mixture.dim)
     covariances = with_floor(covariances, constraints.floor)
-    weights = np.where(constraints.fixed_weights, mixture.weights, weights)
+    weights = np.where(constraints.fixed[0], mixture.weights, weights)
     kept = constraints.kept(mixture, weights, means, covariances)
     return GaussianMixture(weights, kept.means, kept.covariances)

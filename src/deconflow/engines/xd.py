@@ -167,7 +167,7 @@ class XD(Engine):
             found = fit_minibatch(adam, rows, settings.stopping, self.batches, rng, run.progress)
         else:
             run.progress.begin(FITTING)
-            found = PreparedData(rows).fit_best(settings, n_init, rng)
+            found = PreparedData(rows).fit_from([None] * n_init, settings, rng)[0]
         return XDSolution(
             [found.mixture], found.converged, found.n_iter, found.log_likelihood,
             list(found.history), images=rows.images,

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array, BoolArray, IntArray
-from deconflow.errors.learned import LearnedErrors, refuse_if, refuse_other_laws
+from deconflow.checks import refuse_if
+from deconflow.errors.learned import LearnedErrors, refuse_other_laws
 from deconflow.errors.likelihood import ErrorRows, Layout, Values, View, combined, look
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import FreeErrors, gaussian
@@ -17,7 +18,7 @@ from deconflow.xd import (
     FitSettings,
     PreparedData,
     Stopping,
-    n_parameters,
+    price,
     row_weights,
 )
 
@@ -204,15 +205,7 @@ def _refuse_untold(
             f"Expected errors of {name} that differ by row, to tell their scale from a jitter; got "
             "about the same in all rows. Learn one of the two.",
         )
-    if free.correlation:
-        _refuse_pairs(rows, sd, names)
-    if free.groups is not None:
-        _refuse_groups(rows, names, labels)
-
-
-def _refuse_pairs(rows: ErrorRows, sd: Array, names: list[str]) -> None:
-    """Raise where the correlation of two columns cannot be told."""
-    for a, b in combinations(range(len(names)), 2):
+    for a, b in combinations(range(len(names)), 2) if free.correlation else ():
         both, pair = rows.seen[:, a] & rows.seen[:, b], f"{names[a]} and {names[b]}"
         refuse_if(
             not both.any(),
@@ -225,22 +218,18 @@ def _refuse_pairs(rows: ErrorRows, sd: Array, names: list[str]) -> None:
             "got about the same in all rows, which cannot be told from a correlation of "
             "the truth. Give replicates=, the labels of rows that measure the same truth.",
         )
-
-
-def _refuse_groups(rows: ErrorRows, names: list[str], labels: tuple[object, ...]) -> None:
-    """Raise where a group has no zero point to learn."""
-    assert rows.group is not None
-    refuse_if(
-        len(labels) < 2,
-        f"Expected at least 2 groups of the noise, to learn zero points; got {len(labels)}.",
-    )
-    for d, name in enumerate(names):
-        counts = np.bincount(rows.group[rows.seen[:, d]], minlength=len(labels))
+    if rows.group is not None:
         refuse_if(
-            not counts.all(),
-            f"Expected values of {name} in every group of the noise; got none in "
-            f"{labels[int(counts.argmin())]!r}. Leave that group out.",
+            len(labels) < 2,
+            f"Expected at least 2 groups of the noise, to learn zero points; got {len(labels)}.",
         )
+        for d, name in enumerate(names):
+            counts = np.bincount(rows.group[rows.seen[:, d]], minlength=len(labels))
+            refuse_if(
+                not counts.all(),
+                f"Expected values of {name} in every group of the noise; got none in "
+                f"{labels[int(counts.argmin())]!r}. Leave that group out.",
+            )
 
 
 def _alike(sd: Array) -> bool:
@@ -251,8 +240,7 @@ def _alike(sd: Array) -> bool:
 
 def _repeats(rows: ErrorRows, seen: BoolArray) -> int:
     """Count measurements beyond the first of each object."""
-    counts = np.add.reduceat(seen.astype(np.int64), rows.first)
-    return int(np.maximum(counts - 1, 0).sum())
+    return int(np.maximum(np.add.reduceat(seen.astype(np.int64), rows.first) - 1, 0).sum())
 
 
 def _standard_errors(layout: Layout, values: Values, spread: Array) -> tuple[Values, Array]:
@@ -309,22 +297,18 @@ def most_likely(
     """
     theta = np.zeros(layout.size)
     tried: list[View] = []
+    worth: list[float] = []
     theta[layout.places["jitter"]] = FIRST_JITTER**2
     most = max(1, len(rows.first) // ROWS_PER_COMPONENT)
     for count in [count for count in COMPONENTS_TO_TRY if count <= most]:
         start = _start(rows, layout.values(theta), count, rng, threads)
         tried.append(climb(look(rows, layout, theta, start), ROUGH))
-        best = max(range(len(tried)), key=lambda i: _worth(tried[i]))
+        worth.append(tried[-1].log_likelihood - price(start, len(rows.first)))
+        best = int(np.argmax(worth))
         theta = tried[best].theta
         if best < len(tried) - PATIENCE:
             break
     return climb(tried[best], PRECISE)
-
-
-def _worth(fit: View) -> float:
-    """Log-likelihood less what its parameters cost, by BIC."""
-    count = n_parameters(fit.mixture.n_components, fit.mixture.dim)
-    return fit.log_likelihood - 0.5 * count * float(np.log(len(fit.rows.first)))
 
 
 def _start(

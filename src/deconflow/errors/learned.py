@@ -8,10 +8,11 @@ import numpy as np
 
 from deconflow._types import Array, IntArray
 from deconflow.certificate import Finding
+from deconflow.checks import refuse_if, refuse_where
 from deconflow.errors.likelihood import Values, covariances
 from deconflow.noise import FreeErrors, GaussianNoise, for_rows, gaussian, in_call
 from deconflow.observations import Observations, check_groups
-from deconflow.saving import refuse, refuse_if
+from deconflow.saving import refuse
 
 #: Larger standard errors leave as good as everything open: shares of a factor, of the usual error
 #: for a jitter, and of the spread of the column for a zero point.
@@ -124,14 +125,14 @@ class LearnedErrors(Values):
         assert free.groups is not None
         check_groups(data.w, free.groups, "groups of the noise")
         known = {label: code for code, label in enumerate(self.groups)}
-        for row, label in enumerate(free.groups):
-            if label not in known:
-                said = ", ".join(repr(each) for each in self.groups[:MOST_LABELS])
-                more = ", ..." if len(self.groups) > MOST_LABELS else ""
-                raise ValueError(
-                    "Expected groups of the noise whose zero points the fit has learned, "
-                    f"{said}{more}; got {label!r} in row {row}."
-                )
+        said = ", ".join(repr(each) for each in self.groups[:MOST_LABELS])
+        more = ", ..." if len(self.groups) > MOST_LABELS else ""
+        refuse_where(
+            np.array([label not in known for label in free.groups], dtype=bool),
+            f"groups of the noise whose zero points the fit has learned, {said}{more}",
+            free.groups,
+            "{!r}",
+        )
         return np.array([known[label] for label in free.groups], dtype=np.int64)
 
     def in_words(self) -> list[str]:

@@ -126,12 +126,11 @@ class Layout:
 
     def values(self, theta: Array) -> Values:
         """Say what a vector of parameters means."""
-        shifts = theta[self.places["shifts"]].reshape(-1, self.dim)
         return Values(
             np.exp(theta[self.places["scale"]]) if self.scale else np.ones(self.dim),
             np.sqrt(theta[self.places["jitter"]]) if self.jitter else np.zeros(self.dim),
             self._matrix(theta[self.places["correlation"]]),
-            self.contrasts @ shifts,
+            self.contrasts @ theta[self.places["shifts"]].reshape(-1, self.dim),
         )
 
 

@@ -14,7 +14,7 @@ from deconflow._types import Array, IntArray
 from deconflow.core import EVERYTHING, Run
 from deconflow.fits import FittedDensity
 from deconflow.measuring import Chances, Rule, said_errors, seen_rows
-from deconflow.mixtures import mix
+from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise, gaussian
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
@@ -23,7 +23,6 @@ from deconflow.saving import refuse
 from deconflow.xd import (
     FitSettings,
     PreparedData,
-    SelectedFit,
     Stopping,
     fit_averaged,
     fit_exact,
@@ -170,7 +169,8 @@ def _all_truths(
     chances = Chances(rule, data, seed)
     some = np.sort(rng.permutation(len(data))[:START_ROWS])
     rows, prepared = PreparedData(seen_rows(data[some], chances)), PreparedData(data)
-    best: SelectedFit | None = None
+    best: GaussianMixture | None = None
+    most = -np.inf
     for count in COMPONENTS:
         if count > 1 and len(data) < ROWS_PER_COMPONENT * count:
             break
@@ -178,13 +178,13 @@ def _all_truths(
         truths = seen.sample(START_DRAWS, rng)
         truths = divided(truths, chances(truths), LEAST_CHANCE, rng)
         start = fit_exact(truths, seen.n_components, seed)
-        found = fit_selected(prepared, start, chances.by_law, chances.counts, threads)
-        if best is not None and found.worth <= best.worth:
+        found, worth = fit_selected(prepared, start, chances.by_law, chances.counts, threads)
+        if worth <= most:
             break
-        best = found
+        best, most = found, worth
     assert best is not None
-    truths = best.mixture.sample(DRAWS, rng)
-    return truths if best.mixture.n_components == 1 else _refined(rule, data, truths, rng, threads)
+    truths = best.sample(DRAWS, rng)
+    return truths if best.n_components == 1 else _refined(rule, data, truths, rng, threads)
 
 
 def _refined(

@@ -12,7 +12,7 @@ from deconflow.saving.model_files import (
     read_folder,
     with_checksums,
 )
-from deconflow.saving.values import from_json, refuse, refuse_if, to_json
+from deconflow.saving.values import from_json, refuse, to_json
 
 __all__ = [
     "ABOUT_ONE_RUN",
@@ -26,7 +26,6 @@ __all__ = [
     "parse_json",
     "read_folder",
     "refuse",
-    "refuse_if",
     "to_json",
     "with_checksums",
 ]

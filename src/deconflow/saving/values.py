@@ -97,12 +97,6 @@ def refuse(name: str, wrong: Any, wanted: str) -> None:
     refuse_if(wrong, f"{name} is not {wanted}")
 
 
-def refuse_if(wrong: object, words: str) -> None:
-    """Raise an error with these words."""
-    if wrong:
-        raise ValueError(words)
-
-
 def _entries(value: dict[str, Any], kinds: dict[str, Any], arrays: Arrays, place: str) -> Any:
     for name in kinds:
         refuse_if(name not in value, f"{place} has no {name}")

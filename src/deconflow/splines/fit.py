@@ -44,8 +44,6 @@ ROUNDS_FROM_A_START = 25
 MANY_ROWS = 6_000
 
 Frame = LineFrame | PlaneFrame
-#: What is penalised, parameters and smoothing parameters.
-Start = tuple[Penalty, Array, Array]
 
 
 @dataclass(frozen=True)
@@ -186,7 +184,7 @@ def fit_log_spline(
     )
 
 
-def _begin(frame: Frame, rows: Rows, *, many: bool) -> list[Start]:
+def _begin(frame: Frame, rows: Rows, *, many: bool) -> list[tuple[Penalty, Array, Array]]:
     """Where a fit starts: where one to some of the rows ends, if there are many."""
     penalties = [frame.penalty(order) for order in frame.orders]
     begin = [(p, p.parameters(frame.start()), np.ones(len(p.parts))) for p in penalties]
@@ -197,7 +195,8 @@ def _begin(frame: Frame, rows: Rows, *, many: bool) -> list[Start]:
     return _ends([maximise(few, *each) for each in begin])
 
 
-def _ends(curves: list[Fitted]) -> list[Start]:
+def _ends(curves: list[Fitted]) -> list[tuple[Penalty, Array, Array]]:
+    """What is penalised, parameters and smoothing parameters."""
     return [(curve.penalty, curve.point.theta, curve.strength) for curve in curves]
 
 

@@ -284,7 +284,7 @@ def fitting_lens(
             break
         stopping = Stopping(tol=1e-5, max_iter=100, accelerate=True)
         settings = FitSettings(count, floor=FLOOR, stopping=stopping)
-        result = prepared.fit_best(settings, 1 if count == 1 else STARTS, rng)
+        result = prepared.fit_from([None] * (1 if count == 1 else STARTS), settings, rng)[0]
         value = len(data) * result.log_likelihood - parameters * weight_inflation(data)
         tried.append((value, result.mixture))
         best = max(range(len(tried)), key=lambda i: tried[i][0])

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import Array, BoolArray, IntArray
+from deconflow.checks import refuse_if
 from deconflow.noise import Ends, GaussianNoise, Noise
 from deconflow.observations import Observations
 
@@ -30,9 +31,6 @@ WRAPS = 2
 FARTHEST = 8.0
 #: How closely the densities of symmetric noise agree.
 SYMMETRIC = 1e-6
-
-#: A sign and a shift: ``u = shift + sign * v``.
-Reflection = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -91,11 +89,11 @@ class Bounds:
     def refuse_many(self) -> None:
         """Raise for so many bounded columns that their reflections would fill the memory."""
         count = int(np.prod([len(self._of_column(d, WRAPS)) for d in range(len(self.lower))]))
-        if count > MOST_REFLECTIONS:
-            raise ValueError(
-                f"Expected bounds with at most {MOST_REFLECTIONS} reflections, as two columns with "
-                f"both ends or seven with one; got {count}. Leave out bounds that hardly matter."
-            )
+        refuse_if(
+            count > MOST_REFLECTIONS,
+            f"Expected bounds with at most {MOST_REFLECTIONS} reflections, as two columns with "
+            f"both ends or seven with one; got {count}. Leave out bounds that hardly matter.",
+        )
 
     def reflections(self, wraps: int = WRAPS) -> list[tuple[Array, Array]]:
         """Return signs and shifts ``(D,)`` of all points that fold to one, the point first.
@@ -107,9 +105,10 @@ class Bounds:
             for each in product(*(self._of_column(d, wraps) for d in range(len(self.lower))))
         ]
 
-    def _of_column(self, d: int, wraps: int) -> list[Reflection]:
+    def _of_column(self, d: int, wraps: int) -> list[tuple[float, float]]:
+        """Signs and shifts of a column: ``u = shift + sign * v``."""
         low, high = self.lower[d], self.upper[d]
-        here: list[Reflection] = [(1.0, 0.0)]
+        here = [(1.0, 0.0)]
         ends = [(-1.0, 2 * end) for end in (low, high) if np.isfinite(end)]
         if len(ends) < 2:
             return here + ends
@@ -196,8 +195,10 @@ def as_bounds(bounds: Any, names: list[str]) -> Bounds | None:
         return None
     lower, upper = np.full(len(names), -np.inf), np.full(len(names), np.inf)
     pairs = _by_column(bounds, names)
-    if len({d for d, _ in pairs}) < len(pairs):
-        raise ValueError(f"Expected bounds of each column once; got {bounds!r}.")
+    refuse_if(
+        len({d for d, _ in pairs}) < len(pairs),
+        f"Expected bounds of each column once; got {bounds!r}.",
+    )
     for d, pair in pairs:
         lower[d], upper[d] = _pair(pair, bounds)
     found = Bounds(lower, upper)
@@ -209,18 +210,18 @@ def _by_column(bounds: Any, names: list[str]) -> list[tuple[int, Any]]:
     if isinstance(bounds, dict):
         found = [(_column(key, names), pair) for key, pair in bounds.items()]
         return [(d, pair) for d, pair in found if pair is not None]
-    if not isinstance(bounds, list | tuple | np.ndarray) or getattr(bounds, "ndim", 1) == 0:
-        raise ValueError(
-            "Expected bounds as a dictionary of pairs (low, high) by column, one pair, or one per "
-            f"column; got {bounds!r}."
-        )
+    refuse_if(
+        not isinstance(bounds, list | tuple | np.ndarray) or getattr(bounds, "ndim", 1) == 0,
+        "Expected bounds as a dictionary of pairs (low, high) by column, one pair, or one per "
+        f"column; got {bounds!r}.",
+    )
     if dim == 1 and len(bounds) == 2 and all(_is_end(end) for end in bounds):
         return [(0, bounds)]
-    if len(bounds) != dim:
-        raise ValueError(
-            f"Expected bounds as a pair (low, high) for each of {dim} columns of w, or a "
-            f"dictionary by column; got {bounds!r}."
-        )
+    refuse_if(
+        len(bounds) != dim,
+        f"Expected bounds as a pair (low, high) for each of {dim} columns of w, or a "
+        f"dictionary by column; got {bounds!r}.",
+    )
     return [(d, pair) for d, pair in enumerate(bounds) if pair is not None]
 
 
@@ -228,8 +229,10 @@ def _column(key: Any, names: list[str]) -> int:
     # JSON has no other keys than text
     numbers: dict[Any, int] = {key: d for d in range(len(names)) for key in (d, str(d))}
     numbers |= {name: d for d, name in enumerate(names)}
-    if isinstance(key, bool) or key not in numbers:
-        raise ValueError(f"Expected bounds for columns among {', '.join(names)}; got {key!r}.")
+    refuse_if(
+        isinstance(key, bool) or key not in numbers,
+        f"Expected bounds for columns among {', '.join(names)}; got {key!r}.",
+    )
     return numbers[key]
 
 
@@ -239,15 +242,17 @@ def _is_end(end: Any) -> bool:
 
 def _pair(pair: Any, bounds: Any) -> tuple[float, float]:
     whole = isinstance(pair, list | tuple | np.ndarray) and len(pair) == 2
-    if not whole or not all(_is_end(end) for end in pair):
-        raise ValueError(
-            "Expected bounds as pairs (low, high) of numbers, None for no bound; "
-            f"got {pair!r} in {bounds!r}."
-        )
+    refuse_if(
+        not whole or not all(_is_end(end) for end in pair),
+        "Expected bounds as pairs (low, high) of numbers, None for no bound; "
+        f"got {pair!r} in {bounds!r}.",
+    )
     low = -np.inf if pair[0] is None else float(pair[0])
     high = np.inf if pair[1] is None else float(pair[1])
-    if not low < high:
-        raise ValueError(f"Expected bounds with low below high; got {pair!r} in {bounds!r}.")
+    refuse_if(
+        not low < high,
+        f"Expected bounds with low below high; got {pair!r} in {bounds!r}.",
+    )
     return low, high
 
 
@@ -287,11 +292,11 @@ def _scaled(noise: Noise, scale: Array) -> Noise:
         if noise.diagonal:
             return noise
         return replace(noise, factor=noise.factor * signs[:, :, None] * signs[:, None])
-    if len(size) and not np.allclose(size, size[:1]):
-        raise ValueError(
-            "Expected Gaussian noise, because the model was fitted with covariates to rows "
-            "with such; got another law. Fit again with rows of that law."
-        )
+    refuse_if(
+        len(size) and not np.allclose(size, size[:1]),
+        "Expected Gaussian noise, because the model was fitted with covariates to rows "
+        "with such; got another law. Fit again with rows of that law.",
+    )
     return noise.divide(size[0])
 
 

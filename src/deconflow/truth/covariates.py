@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import AnyArray, Array, BoolArray
-from deconflow.checks import refuse_extremes, refuse_where
+from deconflow.checks import refuse_extremes, refuse_if, refuse_where
 from deconflow.frames import refuse_other_rows
 from deconflow.observations import Observations
 
@@ -31,10 +31,10 @@ class Given:
         with_errors = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
         if with_errors:
             word, given = given
-            if word != NOISE:
-                raise ValueError(
-                    f'Expected given as a table of covariates, or "noise"; got {word!r}.'
-                )
+            refuse_if(
+                word != NOISE,
+                f'Expected given as a table of covariates, or "noise"; got {word!r}.',
+            )
         if hasattr(given, "iloc"):
             refuse_other_rows(w, given, "given")
         return cls(with_errors, _columns_by_name(given, n_rows))
@@ -70,18 +70,17 @@ class Column:
         numbers = _numbers(name, cells)
         if numbers is not None:
             spread = numbers.std()
-            if not (spread > 0 and np.ptp(numbers) > 0):  # rounding makes a spread of equal values
-                raise ValueError(
-                    f"Expected covariates that differ by row; got one value in {name}. Leave it "
-                    "out."
-                )
+            refuse_if(
+                not (spread > 0 and np.ptp(numbers) > 0),  # rounding makes a spread of equal ones
+                f"Expected covariates that differ by row; got one value in {name}. Leave it out.",
+            )
             return cls(name, float(numbers.mean()), float(spread))
         labels, counts = np.unique(cells.astype(str), return_counts=True)
-        if not 2 <= len(labels) <= MOST_CATEGORIES:
-            raise ValueError(
-                f"Expected 2 to {MOST_CATEGORIES} categories in {name}; got {len(labels)}. "
-                "Put rare ones together, or leave it out."
-            )
+        refuse_if(
+            not 2 <= len(labels) <= MOST_CATEGORIES,
+            f"Expected 2 to {MOST_CATEGORIES} categories in {name}; got {len(labels)}. "
+            "Put rare ones together, or leave it out.",
+        )
         return cls(name, categories=labels[np.argsort(-counts, kind="stable")].tolist())
 
     def encode(self, cells: AnyArray) -> Array:
@@ -138,29 +137,32 @@ class Covariates:
             logs = np.where(np.isnan(logs), np.nanmean(logs, axis=0), logs)
             errors = np.flatnonzero(np.ptp(logs, axis=0) > 1e-9).tolist()
             columns = [Column.fit(f"log error of {names[d]}", logs[:, d]) for d in errors]
-            if not errors:
-                raise ValueError(
-                    f'Expected errors that differ by row with given="{NOISE}"; got the same for '
-                    "all rows."
-                )
+            refuse_if(
+                not errors,
+                f'Expected errors that differ by row with given="{NOISE}"; got the same for '
+                "all rows.",
+            )
         columns += [Column.fit(*each) for each in given.columns.items()]
         return cls(columns, errors)
 
     def encode(self, given: Given, data: Observations) -> Array:
         """Return covariates of rows as numbers ``(N, C)``."""
-        if not data.noise.additive:
-            raise ValueError(
-                "Expected noise that is added to the true values with given; got values with a "
-                "likelihood, such as counts. Leave out given."
-            )
+        refuse_if(
+            not data.noise.additive,
+            "Expected noise that is added to the true values with given; got values with a "
+            "likelihood, such as counts. Leave out given.",
+        )
         n_errors, parts = len(self.errors), []
-        if given.with_errors != (n_errors > 0):
-            raise ValueError(self._expected(f'{"" if given.with_errors else "no "}"{NOISE}"'))
+        refuse_if(
+            given.with_errors != (n_errors > 0),
+            self._expected(f'{"" if given.with_errors else "no "}"{NOISE}"'),
+        )
         if given.with_errors:
             for column, log in zip(self.columns, _log_errors(data)[:, self.errors].T, strict=False):
                 parts.append(column.encode(np.where(np.isnan(log), column.location, log)))
-        own = self._encoded(self.columns[n_errors:], given.columns)
-        return np.concatenate([*parts, *own], axis=1)
+        return np.concatenate(
+            [*parts, *self._encoded(self.columns[n_errors:], given.columns)], axis=1
+        )
 
     def encode_one(self, x: Any) -> Array:
         """Return one value of the covariates as numbers ``(1, C)``; logarithms of errors first."""
@@ -184,8 +186,10 @@ class Covariates:
         names = [column.name for column in own]
         if set(cells) != set(names):
             numbered = [f"x{j}" for j in range(len(cells))]
-            if len(cells) != len(names) or numbered not in (names, list(cells)):
-                raise ValueError(self._expected(f"the columns {', '.join(cells) or 'none'}"))
+            refuse_if(
+                len(cells) != len(names) or numbered not in (names, list(cells)),
+                self._expected(f"the columns {', '.join(cells) or 'none'}"),
+            )
             cells = dict(zip(names, cells.values(), strict=True))
         return [column.encode(cells[column.name]) for column in own]
 
@@ -216,14 +220,16 @@ def _columns_by_name(table: Any, n_rows: int) -> dict[str, AnyArray]:
         columns = {f"x{j}": column for j, column in enumerate(array.T)}
     else:
         columns = {str(name): np.atleast_1d(_cells(table[name])) for name in names}
-    if not columns:
-        raise ValueError("Expected at least one covariate in given; got none.")
+    refuse_if(
+        not columns,
+        "Expected at least one covariate in given; got none.",
+    )
     for name, column in columns.items():
-        if column.shape != (n_rows,):
-            raise ValueError(
-                f"Expected given of shape (N,) or (N, C), with one row for each of {n_rows}; got "
-                f"{name} of shape {column.shape}."
-            )
+        refuse_if(
+            column.shape != (n_rows,),
+            f"Expected given of shape (N,) or (N, C), with one row for each of {n_rows}; got "
+            f"{name} of shape {column.shape}.",
+        )
         _refuse_missing(name, column)
     return columns
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.checks import as_floats, moved, refuse_where
+from deconflow.checks import as_floats, moved, refuse_if, refuse_where
 from deconflow.noise import is_distribution
 from deconflow.observations import Observations
 from deconflow.truth.bounds import Bounds
@@ -37,10 +37,14 @@ def as_atoms(atoms: Any, names: list[str], bounds: Bounds | None) -> Array:
     if atoms is None:
         return np.empty((0, dim))
     points = _points(atoms, names)
-    if not np.isfinite(points).all():
-        raise ValueError(f"Expected finite atoms; got {atoms!r}.")
-    if len(np.unique(points, axis=0)) < len(points):
-        raise ValueError(f"Expected each of the atoms once; got {atoms!r}.")
+    refuse_if(
+        not np.isfinite(points).all(),
+        f"Expected finite atoms; got {atoms!r}.",
+    )
+    refuse_if(
+        len(np.unique(points, axis=0)) < len(points),
+        f"Expected each of the atoms once; got {atoms!r}.",
+    )
     if bounds is not None and not bounds.inside(points).all():
         outside = points[~bounds.inside(points)][0]
         raise ValueError(
@@ -53,21 +57,21 @@ def as_atoms(atoms: Any, names: list[str], bounds: Bounds | None) -> Array:
 def _points(atoms: Any, names: list[str]) -> Array:
     dim = len(names)
     if isinstance(atoms, dict):
-        if list(atoms) not in ([names[0]], [0], ["0"]) or dim > 1:
-            raise ValueError(
-                f"Expected atoms as whole points of {', '.join(names)}, as "
-                f"{[[0.0] * dim]}; got {atoms!r}."
-                if dim > 1
-                else f"Expected atoms of {names[0]}; got {atoms!r}."
-            )
+        refuse_if(
+            list(atoms) not in ([names[0]], [0], ["0"]) or dim > 1,
+            f"Expected atoms as whole points of {', '.join(names)}, as "
+            f"{[[0.0] * dim]}; got {atoms!r}."
+            if dim > 1
+            else f"Expected atoms of {names[0]}; got {atoms!r}.",
+        )
         atoms = next(iter(atoms.values()))
     points = np.atleast_1d(np.array(as_floats(atoms, "atoms")))
     if points.ndim == 1 and dim == 1:
         points = points[:, None]
-    if points.ndim != 2 or points.shape[1] != dim or not len(points):
-        raise ValueError(
-            f"Expected atoms as points of {dim} columns, shape (A, {dim}); got {atoms!r}."
-        )
+    refuse_if(
+        points.ndim != 2 or points.shape[1] != dim or not len(points),
+        f"Expected atoms as points of {dim} columns, shape (A, {dim}); got {atoms!r}.",
+    )
     return points
 
 
@@ -121,11 +125,11 @@ class GivenBackground:
 
     def __call__(self, data: Observations) -> Array:
         """Log density ``(N,)`` of each row."""
-        if data.observed is not None:
-            raise ValueError(
-                "Expected complete rows with a background density of your own; got missing "
-                'values. Use background="uniform".'
-            )
+        refuse_if(
+            data.observed is not None,
+            "Expected complete rows with a background density of your own; got missing "
+            'values. Use background="uniform".',
+        )
         w, names = data.w, [name for name in ASKED if hasattr(self.density, name)]
         density = getattr(self.density, names[0]) if names else self.density
         found = np.asarray(density(moved(w) if is_distribution(self.density) else w), np.float64)
@@ -133,11 +137,11 @@ class GivenBackground:
             found = found[:, 0]
         expected = "background to give a number or minus infinity for each row"
         refuse_where(np.isnan(found.ravel()), expected, got="NaN")
-        if found.shape != (len(w),):
-            raise ValueError(
-                f"Expected background to give a log density for each of {len(w)} rows; "
-                f"got shape {found.shape}."
-            )
+        refuse_if(
+            found.shape != (len(w),),
+            f"Expected background to give a log density for each of {len(w)} rows; "
+            f"got shape {found.shape}.",
+        )
         return found
 
 

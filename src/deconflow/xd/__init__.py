@@ -16,7 +16,6 @@ from deconflow.xd.cross_fits import (
     make_folds,
     numbered_folds,
     paired,
-    row_weights,
     shares_of,
     stacked,
     wins,
@@ -33,6 +32,7 @@ from deconflow.xd.fit import (
     fit_exact,
     made_feasible,
     n_parameters,
+    price,
 )
 from deconflow.xd.gibbs import (
     FLOORS,
@@ -45,7 +45,7 @@ from deconflow.xd.gibbs import (
 )
 from deconflow.xd.kernel.passes import compiled_rows
 from deconflow.xd.ladder import N_FOLDS, AveragedFit, Everything, fit_averaged, who_chose
-from deconflow.xd.layout import Block, KernelRows, lay_out
+from deconflow.xd.layout import Block, KernelRows, lay_out, row_weights
 from deconflow.xd.many_rows import (
     NO_FOLD,
     Adam,
@@ -67,7 +67,6 @@ from deconflow.xd.maximisation import (
 )
 from deconflow.xd.populations import (
     KnownPartsFit,
-    SelectedFit,
     fit_selected,
     fit_with_known_parts,
     memberships,
@@ -103,7 +102,6 @@ __all__ = [
     "KnownPartsFit",
     "Minibatches",
     "PreparedData",
-    "SelectedFit",
     "Stopping",
     "Sums",
     "compiled_rows",
@@ -129,6 +127,7 @@ __all__ = [
     "paired",
     "posterior",
     "posterior_pieces",
+    "price",
     "refit_with_known_parts",
     "row_weights",
     "sample_chains",

@@ -5,7 +5,7 @@ What each of several densities should get of an average, judged by rows that non
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,13 @@ from scipy.special import logsumexp
 from sklearn.model_selection import KFold
 
 from deconflow._types import AnyArray, Array, BoolArray, IntArray
+from deconflow.checks import refuse_if
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations, seen_in_groups
 from deconflow.xd.em import EMResult
 from deconflow.xd.expectation import expectation
 from deconflow.xd.fit import FitSettings, PreparedData, n_parameters
-from deconflow.xd.layout import KernelRows, lay_out
+from deconflow.xd.layout import KernelRows, lay_out, row_weights
 
 Table = dict[str, AnyArray]
 Starts = Sequence[GaussianMixture | None]
@@ -41,8 +42,10 @@ def make_folds(data: Observations, n_folds: int, rng: np.random.RandomState) -> 
     ones are dealt out evenly: so a column that few rows measure is left to every fit.
     """
     n_rows, codes = len(data), data.group_codes()
-    if n_rows < 2:
-        raise ValueError(f"Expected at least 2 rows in w to choose by held-out rows; got {n_rows}.")
+    refuse_if(
+        n_rows < 2,
+        f"Expected at least 2 rows in w to choose by held-out rows; got {n_rows}.",
+    )
     seed = rng.randint(2**31 - 1)
     seen = None if data.observed is None else np.asarray(data.observed)
     if codes is not None:
@@ -51,8 +54,8 @@ def make_folds(data: Observations, n_folds: int, rng: np.random.RandomState) -> 
     if seen is None:
         by_chance = KFold(folds, shuffle=True, random_state=seed)
         return [Fold(*pair) for pair in by_chance.split(np.empty(n_rows))]
-    if n_rows > 2 and seen.sum(0).min() == 1:
-        _refuse_rare(int(seen.sum(0).argmin()), "rows", "one")
+    if n_rows > 2:
+        _refuse_rare(seen.sum(0), "rows", "one")
     order = np.random.RandomState(seed).permutation(n_rows)
     order = order[_by_pattern(seen[order])]  # by chance where the pattern is the same
     number = np.empty(n_rows, np.int64)
@@ -60,10 +63,12 @@ def make_folds(data: Observations, n_folds: int, rng: np.random.RandomState) -> 
     return numbered_folds(number, folds)
 
 
-def _refuse_rare(column: int, what: str, got: str) -> NoReturn:
-    raise ValueError(
+def _refuse_rare(counts: IntArray, what: str, got: str) -> None:
+    refuse_if(
+        counts.min() == 1,
         f"Expected every column of w to be measured in at least 2 {what}, to choose by held-out "
-        f"rows; got column {column} in {got}. Drop it, or fit XDGMM with one number of components."
+        f"rows; got column {counts.argmin()} in {got}. Drop it, or fit XDGMM with one number of "
+        "components.",
     )
 
 
@@ -76,15 +81,14 @@ def _groups_dealt_out(
     group to itself.
     """
     sizes = np.bincount(codes)
-    if len(sizes) < 2:
-        raise ValueError(
-            "Expected rows of at least 2 groups to choose by held-out rows; got 1 group. Fit XDGMM "
-            "with one number of components, which holds out none."
-        )
+    refuse_if(
+        len(sizes) < 2,
+        "Expected rows of at least 2 groups to choose by held-out rows; got 1 group. Fit XDGMM "
+        "with one number of components, which holds out none.",
+    )
     seen = np.ones((len(codes), 1), bool) if seen is None else seen
     measured = seen_in_groups(seen, codes)
-    if measured.sum(0).min() == 1:
-        _refuse_rare(int(measured.sum(0).argmin()), "groups of rows", "one group")
+    _refuse_rare(measured.sum(0), "groups of rows", "one group")
     order = np.random.RandomState(seed).permutation(len(sizes))
     order = order[np.argsort(-sizes[order], kind="stable")]
     order = order[_by_pattern(measured[order])]
@@ -102,8 +106,7 @@ def _groups_dealt_out(
 
 def _by_pattern(seen: BoolArray) -> NDArray[np.intp]:
     """Order rows by what is missing; what is measured in fewest sets them apart first."""
-    rarest = np.argsort(seen.sum(0))
-    return np.lexsort([seen[:, d] for d in rarest[::-1]])
+    return np.lexsort([seen[:, d] for d in np.argsort(seen.sum(0))[::-1]])
 
 
 def numbered_folds(number: NDArray[np.integer], folds: int) -> list[Fold]:
@@ -170,8 +173,7 @@ class CrossFits:
         number = np.empty(len(self.data), np.int16)
         for f, fold in enumerate(self.folds):
             number[fold.held] = f
-        folds = numbered_folds(number[rows], len(self.folds))
-        return CrossFits(self.data[rows], folds, self.rng)
+        return CrossFits(self.data[rows], numbered_folds(number[rows], len(self.folds)), self.rng)
 
     def __iter__(self) -> Iterator[PreparedFold]:
         return (PreparedFold(self.data, fold) for fold in self.folds)
@@ -182,9 +184,8 @@ class CrossFits:
         results = fold.rest.fit_from(starts, settings, self.rng)
         parameters = n_parameters(settings.n_components, fold.rest.rows.dim)
         failed = max(FAILED_START, 0.5 * parameters / fold.rest.rows.n_rows)
-        ordered = sorted(results, key=lambda result: -result.log_likelihood)
-        least = ordered[0].log_likelihood - failed
-        candidate.fits.append([each for each in ordered if each.log_likelihood >= least])
+        least = results[0].log_likelihood - failed
+        candidate.fits.append([each for each in results if each.log_likelihood >= least])
         candidate.held_out[fold.held] = log_p(
             candidate.density(-1), fold.rows, settings.stopping.threads
         )
@@ -241,11 +242,6 @@ def log_p(mixture: GaussianMixture, rows: KernelRows, threads: int | None = None
     """Log-likelihood of each row, in the user's units."""
     mixture = rows.units.mixture_to_standard(mixture)
     return expectation(mixture, rows, moments=False, threads=threads).log_p
-
-
-def row_weights(data: Observations) -> Array:
-    """Weights of the rows, ones if there are none."""
-    return np.ones(len(data)) if data.weights is None else np.asarray(data.weights)
 
 
 BOOTSTRAPS = 500

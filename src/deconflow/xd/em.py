@@ -9,6 +9,7 @@ BFGS learns from the passes.
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -23,8 +24,6 @@ MEMORY = 10
 LEAST_CURVATURE = 1e-4
 #: How far away, in coordinates of order one, slopes are compared to find the curvature.
 NEARBY = 1e-4
-
-PassedRows = KernelRows | Callable[[GaussianMixture], EMStatistics]
 
 
 @dataclass(frozen=True)
@@ -219,19 +218,20 @@ def inverse_curvature(
 
 
 def em(
-    mixture: GaussianMixture, rows: PassedRows, constraints: Constraints, stopping: Stopping
+    mixture: GaussianMixture,
+    rows: KernelRows | Callable[[GaussianMixture], EMStatistics],
+    constraints: Constraints,
+    stopping: Stopping,
 ) -> EMResult:
     """Run EM from a mixture, in the units of the rows; these are laid out, or a pass over them."""
     going = steps(mixture, constraints, stopping)
-    proposal = next(going)
-    while True:
-        try:
-            if isinstance(rows, KernelRows):
-                proposal = going.send(one_pass(proposal, rows, stopping.threads))
-            else:
-                proposal = going.send(rows(proposal))
-        except StopIteration as ended:
-            return ended.value
+    passed = rows if callable(rows) else partial(one_pass, rows=rows, threads=stopping.threads)
+    try:
+        proposal = next(going)
+        while True:
+            proposal = going.send(passed(proposal))
+    except StopIteration as ended:
+        return ended.value
 
 
 def steps(

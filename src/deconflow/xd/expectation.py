@@ -44,15 +44,15 @@ class Sums:
         ``(N,)`` log-likelihood of each row, in the user's units.
     q0, vu, vgv : array
         ``(K,)``, ``(K, D)``, ``(K, D, D)``; see the module. In the units of the rows.
-    responsibilities : array or None
-        ``(N, K)``, if asked for.
+    responsibilities : array
+        ``(N, K)``; empty unless asked for.
     """
 
     log_p: Array
     q0: Array
     vu: Array
     vgv: Array
-    responsibilities: Array | None = None
+    responsibilities: Array
 
 
 def expectation(
@@ -79,9 +79,8 @@ def expectation(
         How many to use at most; None for one per processor. The answer does not depend on it.
     """
     K, D = mixture.means.shape
-    sums = Sums(np.empty(rows.n_rows), np.zeros(K), np.zeros((K, D)), np.zeros((K, D, D)))
-    if responsibilities:
-        sums.responsibilities = np.empty((rows.n_rows, K))
+    kept = np.empty((rows.n_rows if responsibilities else 0, K))
+    sums = Sums(np.empty(rows.n_rows), np.zeros(K), np.zeros((K, D)), np.zeros((K, D, D)), kept)
     passes = [Pass(block, mixture, moments, responsibilities) for block in rows.blocks]
     worth = sum(one.work for one in passes) // SMALLEST_JOB
     workers = min(cpus(threads), worth) if worth > 1 else 1
@@ -155,7 +154,7 @@ class Pass:
         """Bring everything back to the components and dimensions of the truth."""
         block, K, V = self.block, len(self.mixture.weights), self.mixture.covariances
         sums.log_p[block.index] = self.log_p + block.log_unit
-        if sums.responsibilities is not None:
+        if len(self.q) > 0:
             sums.responsibilities[block.index] = self.q.reshape(K, -1, len(self.log_p)).sum(1).T
         if not self.moments:
             return

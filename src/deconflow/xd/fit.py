@@ -60,12 +60,8 @@ class FitSettings:
         """Turn floor, shrinkage and flags into the units of the rows."""
         K, floor = self.n_components, prepared.floor(self.floor)
         prior = prepared.typical(K, floor) if self.shrinkage > 0 else None
-        flags = (np.broadcast_to(each, (K,)) for each in self.fixed or (False, False, False))
-        return Constraints(floor, prior, *flags, prior_rows=self.shrinkage or 1.0)
-
-    def with_threads(self, threads: int) -> "FitSettings":
-        """Return the same settings for fits that use at most so many threads."""
-        return replace(self, stopping=replace(self.stopping, threads=threads))
+        fixed = np.array([np.broadcast_to(each, K) for each in self.fixed or (False, False, False)])
+        return Constraints(floor, prior, fixed, prior_rows=self.shrinkage or 1.0)
 
 
 class PreparedData:
@@ -74,19 +70,16 @@ class PreparedData:
     def __init__(self, data: Observations) -> None:
         self.data, self.rows = data, lay_out(data)
         self._points: dict[float, Array] = {}
-
-    @cached_property
-    def smallest_variance(self) -> float:
-        """Variance that none falls below, in the units of the rows."""
         scale = self.rows.units.measured_scale
-        noise = self.data.noise.variance().min(0) / np.square(scale)
-        noisy = (noise > SMALLEST_OF_NOISY * np.var(self.data.w / scale, axis=0)).all()
-        return SMALLEST_OF_NOISY if noisy or self.rows.dim == 1 else SMALLEST_VARIANCE
+        noise = data.noise.variance().min(0) / np.square(scale)
+        noisy = (noise > SMALLEST_OF_NOISY * np.var(data.w / scale, axis=0)).all()
+        smallest = SMALLEST_OF_NOISY if noisy or self.rows.dim == 1 else SMALLEST_VARIANCE
+        #: Covariance that none falls below, in the units of the rows.
+        self.least = smallest * np.eye(self.rows.dim)
 
     def floor(self, size: float) -> Array:
         """Return the least covariance, with a floor in units of the mean noise."""
-        least = self.smallest_variance * np.eye(self.rows.dim)
-        return least + size * self.noise if size > 0 else least
+        return self.least + size * self.noise if size > 0 else self.least
 
     @cached_property
     def noise(self) -> Array:
@@ -96,12 +89,11 @@ class PreparedData:
         that say next to nothing are left out, be they most of the rows, and so are rows with a far
         larger noise than the others.
         """
-        some, units = _spread_out(self.data), self.rows.units
+        (some, telling), units = _telling(self.data), self.rows.units
         noise = np.broadcast_to(some.noise.core_covariance(), (len(some), some.dim, some.dim))
         noise = noise / np.outer(units.measured_scale, units.measured_scale)
-        telling = _telling(some)
         R = some.projections() * units.scale / units.measured_scale[:, None] * telling[:, :, None]
-        vague = ~telling & seen_values(some)
+        vague = ~telling & ~np.isnan(some.measured())
         size = np.where(vague, 0.0, np.einsum("nii->ni", noise)).sum(1)
         usual = size <= 10 * np.median(size[telling.any(1)])
         back = np.linalg.pinv(R[usual])
@@ -129,18 +121,35 @@ class PreparedData:
         return with_floor(np.diag(size)[None], floor)[0]
 
     def start(self, settings: FitSettings, rng: np.random.RandomState) -> GaussianMixture:
-        """Make a start, in the user's units."""
-        floor = self.floor(settings.floor)
+        """Make a start by k-means or at random rows, in the user's units."""
+        K, dim, floor = settings.n_components, self.rows.dim, self.floor(settings.floor)
         if settings.floor not in self._points:
             self._points[settings.floor] = self._points_to_start(floor)
-        made = _start(self._points[settings.floor], floor, settings, rng)
+        seen = self._points[settings.floor]
+        low, high = np.quantile(seen, [0.01, 0.99], axis=0)  # outliers would get their own clusters
+        points, labels = np.clip(seen, low - (high - low), high + (high - low)), np.zeros(0, int)
+        if settings.init == "kmeans":
+            clusters = min(K, len(np.unique(seen, axis=0)))
+            found = KMeans(clusters, n_init=1, random_state=rng.randint(2**31 - 1))
+            with openmp_threads(1):  # fast enough, and repeatable
+                labels = found.fit(points).labels_
+        means = points[rng.choice(len(points), K, replace=len(points) < K)]
+        tiny = 1e-12 * np.eye(dim)
+        whole = (np.cov(points.T, ddof=0) + tiny) / K ** (2 / dim)
+        covariances = np.repeat(whole[None], K, axis=0)
+        weights = np.maximum(np.bincount(labels, minlength=K), 1) / len(points)
+        for k in np.unique(labels):
+            mine = points[labels == k]
+            means[k] = mine.mean(0)
+            if len(mine) > dim:
+                covariances[k] = np.cov(mine.T, ddof=0) + tiny
+        made = GaussianMixture(weights / weights.sum(), means, with_floor(covariances, floor))
         made = self.rows.units.mixture_from_standard(made)
         return made if settings.complete is None else settings.complete(made)
 
     def _points_to_start(self, floor: Array) -> Array:
         """Values of some rows, those that are not seen from posteriors under one Gaussian."""
-        some, units, dim = _spread_out(self.data), self.rows.units, self.rows.dim
-        telling = _telling(some)
+        (some, telling), units, dim = _telling(self.data), self.rows.units, self.rows.dim
         kept = np.flatnonzero(telling.any(-1))
         some, telling = some[kept], telling[kept]
         points = units.observations(some).w
@@ -156,10 +165,6 @@ class PreparedData:
             return guesses.sample(1, 0)[:, 0]
         return np.where(telling, points, guesses.mean) if some.projection is None else guesses.mean
 
-    def begin(self, start: GaussianMixture, constraints: Constraints) -> GaussianMixture:
-        """Return a start as EM takes it: in the units of the rows, within the constraints."""
-        return made_feasible(self.rows.units.mixture_to_standard(start), constraints)
-
     def fit(
         self,
         settings: FitSettings,
@@ -167,10 +172,11 @@ class PreparedData:
         start: GaussianMixture | None = None,
     ) -> EMResult:
         """Fit once; the answer's mixture is in the user's units."""
-        constraints = settings.constraints(self)
+        constraints, units = settings.constraints(self), self.rows.units
         start = self.start(settings, rng) if start is None else start
-        result = em(self.begin(start, constraints), self.rows, constraints, settings.stopping)
-        result.mixture = self.rows.units.mixture_from_standard(result.mixture)
+        begin = made_feasible(units.mixture_to_standard(start), constraints)
+        result = em(begin, self.rows, constraints, settings.stopping)
+        result.mixture = units.mixture_from_standard(result.mixture)
         return result
 
     def fit_from(
@@ -179,30 +185,27 @@ class PreparedData:
         settings: FitSettings,
         rng: np.random.RandomState,
     ) -> list[EMResult]:
-        """Fit from several starts; None stands for one to be made.
+        """Fit from several starts, None for one to be made; the most likely fit comes first.
 
         Fits run side by side, with one thread each, where one of them would leave threads idle.
         """
         threads = cpus(settings.stopping.threads)
         pairs = self.rows.n_rows * settings.n_components
         if min(threads, len(starts)) == 1 or pairs >= threads * SMALLEST_JOB:
-            return [self.fit(settings, rng, start) for start in starts]
-        made = [self.start(settings, rng) if start is None else start for start in starts]
-        alone = settings.with_threads(1)
-        with ThreadPoolExecutor(min(threads, len(starts))) as pool:
-            return list(pool.map(lambda start: self.fit(alone, rng, start), made))
-
-    def fit_best(self, settings: FitSettings, n_init: int, rng: np.random.RandomState) -> EMResult:
-        """Fit from several starts, and keep the one of the largest likelihood."""
-        results = self.fit_from([None] * n_init, settings, rng)
-        return max(results, key=lambda result: result.log_likelihood)
+            results = [self.fit(settings, rng, start) for start in starts]
+        else:
+            made = [self.start(settings, rng) if start is None else start for start in starts]
+            alone = replace(settings, stopping=replace(settings.stopping, threads=1))
+            with ThreadPoolExecutor(min(threads, len(starts))) as pool:
+                results = list(pool.map(lambda start: self.fit(alone, rng, start), made))
+        return sorted(results, key=lambda result: -result.log_likelihood)
 
 
 def made_feasible(mixture: GaussianMixture, constraints: Constraints) -> GaussianMixture:
     """Raise the covariances that are free to the floor, the fixed ones to what is invertible."""
     covariances = with_floor(mixture.covariances, constraints.floor)
     fixed = with_floor(mixture.covariances, SMALLEST_OF_NOISY * np.eye(mixture.dim))
-    covariances = np.where(constraints.fixed_covariances[:, None, None], fixed, covariances)
+    covariances = np.where(constraints.fixed[2][:, None, None], fixed, covariances)
     return GaussianMixture(mixture.weights, mixture.means, covariances)
 
 
@@ -227,66 +230,33 @@ def n_parameters(n_components: int, dim: int) -> int:
     return n_components * (1 + dim + dim * (dim + 1) // 2) - 1
 
 
+def price(mixture: GaussianMixture, n_rows: int) -> float:
+    """Log-likelihood that a mixture's parameters must gain in all rows together, by BIC."""
+    return 0.5 * n_parameters(mixture.n_components, mixture.dim) * float(np.log(n_rows))
+
+
 ROWS_FOR_A_START = 10_000
 STARTS = ("kmeans", "random")
 #: Values that say less than this share of what the usual ones say are no places to start at.
 LEAST_SHARE = 0.25
 
 
-def _start(
-    seen: Array, floor: Array, settings: FitSettings, rng: np.random.RandomState
-) -> GaussianMixture:
-    """Make a start from points, by k-means or at random ones."""
-    n_components, dim = settings.n_components, seen.shape[1]
-    low, high = np.quantile(seen, [0.01, 0.99], axis=0)  # far outliers would get their own clusters
-    points, labels = np.clip(seen, low - (high - low), high + (high - low)), np.zeros(0, int)
-    if settings.init == "kmeans":
-        clusters = min(n_components, len(np.unique(seen, axis=0)))
-        found = KMeans(clusters, n_init=1, random_state=rng.randint(2**31 - 1))
-        with openmp_threads(1):  # fast enough, and repeatable
-            labels = found.fit(points).labels_
-    means = points[rng.choice(len(points), n_components, replace=len(points) < n_components)]
-    whole = _covariance(points) / n_components ** (2 / dim)
-    covariances = np.repeat(with_floor(whole[None], floor), n_components, axis=0)
-    weights = np.maximum(np.bincount(labels, minlength=n_components), 1) / len(points)
-    for k in np.unique(labels):
-        mine = points[labels == k]
-        means[k] = mine.mean(0)
-        if len(mine) > dim:
-            covariances[k] = _covariance(mine)
-    return GaussianMixture(weights / weights.sum(), means, with_floor(covariances, floor))
-
-
-def _covariance(points: Array) -> Array:
-    spread = np.cov(points.T, ddof=0).reshape(points.shape[1], -1)
-    return spread + 1e-12 * np.eye(len(spread))
-
-
-def seen_values(data: Observations) -> BoolArray:
-    """Which values ``(N, M)`` were measured."""
-    return np.ones(data.w.shape, bool) if data.observed is None else data.observed
-
-
 def shares_of_truth(data: Observations) -> Array:
     """The share ``(N, M)`` of the truth in the variance of each value; 0 where one is missing."""
     signal = np.square(data.projections() * Standardiser.fit(data).scale).sum(-1)
-    return np.where(seen_values(data), signal / (signal + data.noise.variance()), 0.0)
+    return np.where(~np.isnan(data.measured()), signal / (signal + data.noise.variance()), 0.0)
 
 
-def _telling(some: Observations) -> BoolArray:
-    """Which measured values ``(N, M)`` say nearly as much about the truth as the usual ones.
+def _telling(data: Observations) -> tuple[Observations, BoolArray]:
+    """Rows evenly spread, and which of their values ``(N, M)`` tell about as much as usual ones.
 
     A value says as much as the share of the truth in its variance. Values of far larger noise
     than others say next to nothing, and their scatter makes starts that no component survives.
     """
-    seen = seen_values(some)
-    if len(some.noise.variance()) == 1 or not seen.any(0).all():
-        return seen
-    share = shares_of_truth(some)
-    return seen & (share >= LEAST_SHARE * np.square(share).sum(0) / share.sum(0))
-
-
-def _spread_out(data: Observations) -> Observations:
-    """Return at most so many rows, evenly spread."""
     n = len(data)
-    return data[np.unique(np.linspace(0, n - 1, min(n, ROWS_FOR_A_START)).astype(int))]
+    some = data[np.unique(np.linspace(0, n - 1, min(n, ROWS_FOR_A_START)).astype(int))]
+    seen = ~np.isnan(some.measured())
+    if len(some.noise.variance()) == 1 or not seen.any(0).all():
+        return some, seen
+    share = shares_of_truth(some)
+    return some, seen & (share >= LEAST_SHARE * np.square(share).sum(0) / share.sum(0))

@@ -37,19 +37,18 @@ from deconflow._limits import cpus
 from deconflow._types import Array, BoolArray, IntArray
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
-from deconflow.xd.cross_fits import row_weights
 from deconflow.xd.em import Stopping
 from deconflow.xd.expectation import Pass
 from deconflow.xd.fit import (
     COMPONENTS_TO_TRY,
     FitSettings,
     PreparedData,
-    n_parameters,
+    price,
     shares_of_truth,
     without,
 )
 from deconflow.xd.kernel import draws
-from deconflow.xd.layout import KernelRows
+from deconflow.xd.layout import KernelRows, row_weights
 
 #: Grid of ``nu - (D - 1)``, degrees of freedom of the components' covariances.
 FREEDOMS = np.array([1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0])
@@ -125,8 +124,21 @@ class State:
 
 
 def begin(start: GaussianMixture, n_components: int, prior: Prior, n_rows: float) -> State:
-    """Start from a mixture in the units of the rows; other components are empty at first."""
-    start = _with_empty(start, n_components, prior)
+    """Start from a mixture in the units of the rows; other components are empty at first.
+
+    A chain needs long to empty components that it does not need: from thirty of k-means two clumps
+    came out .10 nat off after 600 sweeps, from three of EM .012.
+    """
+    more = n_components - start.n_components
+    if more <= 0:
+        start = start.heaviest(n_components)
+    else:
+        wide = np.repeat(prior.covariance[None] / 10.0 + prior.floor, more, axis=0)
+        start = GaussianMixture(
+            np.r_[(1.0 - EMPTY) * start.weights, np.full(more, EMPTY / more)],
+            np.concatenate([start.means, np.repeat(prior.mean[None], more, axis=0)]),
+            np.concatenate([start.covariances, wide]),
+        )
     U = _inside(start.covariances, prior.floor)
     values, vectors = np.linalg.eigh(U)
     return State(
@@ -146,23 +158,6 @@ def begin(start: GaussianMixture, n_components: int, prior: Prior, n_rows: float
         centre=start.means.copy(),
         spread=U.copy(),
         freedom=np.ones(n_components),
-    )
-
-
-def _with_empty(start: GaussianMixture, n_components: int, prior: Prior) -> GaussianMixture:
-    """Add components of next to no weight, or keep the heaviest.
-
-    A chain needs long to empty components that it does not need: from thirty of k-means two clumps
-    came out .10 nat off after 600 sweeps, from three of EM .012.
-    """
-    more = n_components - start.n_components
-    if more <= 0:
-        return start.heaviest(n_components)
-    wide = np.repeat(prior.covariance[None] / 10.0 + prior.floor, more, axis=0)
-    return GaussianMixture(
-        np.r_[(1.0 - EMPTY) * start.weights, np.full(more, EMPTY / more)],
-        np.concatenate([start.means, np.repeat(prior.mean[None], more, axis=0)]),
-        np.concatenate([start.covariances, wide]),
     )
 
 
@@ -337,9 +332,6 @@ NEGLIGIBLE = 0.3
 #: Share of what the rows say that makes no difference, and of a column's rows that must stay.
 LEAST_SAID, FEWEST_LEFT = 0.01, 0.5
 
-#: Is told how many sweeps have been made since it was last told.
-Progress = Callable[[int], object]
-
 
 @dataclass(frozen=True)
 class ChainSettings:
@@ -450,15 +442,14 @@ def starts_of_chains(
     if prepared.rows.dim >= FEW_COLUMNS:
         begin = FitSettings(settings.n_components, floor=floor)
         return [prepared.start(begin, check_random_state(seed)) for seed in seeds]
-    n, rows = len(prepared.data), prepared.rows
+    n = len(prepared.data)
     stopping = Stopping(1e-4, 100, accelerate=True, threads=1)
-    price = 0.5 * np.log(n) / n
     best, found = -np.inf, list[GaussianMixture]()
     for size in [size for size in COMPONENTS_TO_TRY if size <= min(settings.n_components, n)]:
         each = FitSettings(size, floor=floor, stopping=stopping)
         some = seeds[:1] if size == 1 else seeds
         fits = [prepared.fit(each, check_random_state(seed)) for seed in some]
-        score = max(fit.log_likelihood for fit in fits) - price * n_parameters(size, rows.dim)
+        score = max(fit.log_likelihood for fit in fits) - price(fits[0].mixture, n) / n
         if score <= best:
             break
         best, found = score, [fit.mixture for fit in fits] * (len(seeds) if size == 1 else 1)
@@ -473,7 +464,7 @@ def sample_chains(
     seeds: Sequence[int],
     *,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> list[Chain]:
     """Sample one chain for each start, floor and seed, side by side in threads.
 

@@ -241,9 +241,8 @@ class _Search:
         last.tried = [last.candidate(each.settings) for each in used]
         self.progress.begin(f"{FITTING} to all rows", steps=len(used) * len(cross.folds))
         self.__dict__.pop("folds")
-        laid_out = iter(cross)
-        for f in range(len(cross.folds)):
-            fold = next(laid_out)
+        for f, rows in enumerate(cross.folds):
+            fold = PreparedFold(cross.data, rows)
             for old, new in zip(used, last.tried, strict=True):
                 cross.add(new, fold, [result.mixture for result in old.fits[f]])
                 self.progress.advance()
@@ -324,9 +323,9 @@ class _Search:
 
     def rungs(self) -> list[Candidate]:
         """Return what the ladder is made of: the first floor, and more and more components."""
-        settings = [(each.settings, each) for each in self.tried]
-        first = [each for s, each in settings if (s.floor, s.shrinkage) == (FIRST_FLOOR, 0)]
-        return sorted(first, key=lambda each: each.settings.n_components)
+        first = (FIRST_FLOOR, 0.0)
+        rungs = [c for c in self.tried if (c.settings.floor, c.settings.shrinkage) == first]
+        return sorted(rungs, key=lambda each: each.settings.n_components)
 
     def not_behind(self, tried: list[Candidate]) -> NDArray[np.intp]:
         """Return the numbers of those that are not clearly behind the best."""
@@ -415,7 +414,6 @@ class _Search:
             table["choosing_rows"] = np.full(len(tried), self.n_choosing)
             table["fitted_rows"] = np.full(len(tried), self.n_rows)
         largest = tried[int(shares.argmax())]
-        fits = [result for each in used for fold in each.fits for result in fold]
         return AveragedFit(
             mixtures,
             np.full(len(mixtures), 1.0 / len(mixtures)),
@@ -424,7 +422,7 @@ class _Search:
             largest.settings,
             table,
             all(best.converged for best, *_ in largest.fits),
-            max(result.n_iter for result in fits),
+            max(result.n_iter for each in used for fold in each.fits for result in fold),
             [best.mixture for best, *_ in largest.fits],
             self.n_choosing,
             self.n_rows,
@@ -464,24 +462,12 @@ LEAST_MEASURED = 200
 
 def growing_samples(data: Observations, rng: np.random.RandomState) -> list[IntArray]:
     """Return the rows of each sample, in order; none if all rows choose at once."""
-    sizes = sample_sizes(len(data))
+    n = len(data)
+    sizes = [size for size in SAMPLES if n > FEW_ROWS and n >= size * LEAST_GROWTH]
     if not sizes:
         return []
-    order = _with_rare_columns(rng.permutation(len(data)), data, sizes[0])
+    order = _with_rare_columns(rng.permutation(n), data, sizes[0])
     return [np.sort(order[:size]) for size in sizes]
-
-
-def sample_sizes(n_rows: int) -> list[int]:
-    """Return how many rows the samples have.
-
-    Examples
-    --------
-    >>> sample_sizes(50_000), sample_sizes(150_000), sample_sizes(1_000_000)
-    ([], [20000], [20000, 100000])
-    """
-    if n_rows <= FEW_ROWS:
-        return []
-    return [size for size in SAMPLES if size * LEAST_GROWTH <= n_rows]
 
 
 def _with_rare_columns(order: IntArray, data: Observations, size: int) -> IntArray:

@@ -77,30 +77,26 @@ class KernelRows:
         The change of units that has been made.
     n_rows, dim : int
         Number of rows, and of dimensions of the truth.
-    weights : array or None
-        ``(N,)`` row weights.
+    weights : array
+        ``(N,)`` row weights, ones if there are none.
+    total_weight : float
+        Their sum.
     """
 
     blocks: list[Block]
     units: Standardiser
     n_rows: int
     dim: int
-    weights: Array | None
-
-    @property
-    def total_weight(self) -> float:
-        """Sum of the row weights."""
-        return float(self.n_rows if self.weights is None else self.weights.sum())
-
-    def total(self, log_p: Array) -> float:
-        """Sum of log-likelihoods ``(N,)``, by the weights of the rows."""
-        return float(log_p.sum() if self.weights is None else self.weights @ log_p)
+    weights: Array
+    total_weight: float
 
     @property
     def n_gaussians(self) -> int:
         """Number of Gaussians that the noise of all rows is made of."""
-        commons = [len(b.s) if b.common is None else len(b.common[0]) for b in self.blocks]
-        return sum(b.w.shape[2] * parts for b, parts in zip(self.blocks, commons, strict=True))
+        return sum(
+            block.w.shape[2] * len(block.s if block.common is None else block.common[0])
+            for block in self.blocks
+        )
 
 
 def lay_out(data: Observations, units: Standardiser | None = None) -> KernelRows:
@@ -122,7 +118,13 @@ def lay_out(data: Observations, units: Standardiser | None = None) -> KernelRows
         blocks = [_own_projections(standard, noise.take(), log_unit)]
     else:
         blocks = [_block(standard, rows, noise, log_unit) for rows in groups]
-    return KernelRows(blocks, units, len(data), data.latent_dim, data.weights)
+    weights = row_weights(data)
+    return KernelRows(blocks, units, len(data), data.latent_dim, weights, float(weights.sum()))
+
+
+def row_weights(data: Observations) -> Array:
+    """Weights of the rows, ones if there are none."""
+    return np.ones(len(data)) if data.weights is None else np.asarray(data.weights)
 
 
 @lru_cache(maxsize=100)
@@ -194,8 +196,9 @@ def _own_projections(data: Observations, parts: JointMixture, log_unit: Array) -
     s = np.empty((len(packed), packed.shape[1] + len(slopes), n))
     s[:, : packed.shape[1]], s[:, packed.shape[1] :] = packed, slopes
     parts = replace(parts, means=means)
-    values = np.where(seen, data.w, 0.0)
-    return _finished("projected", data, slice(None), values, s, parts, log_unit=log_unit)
+    return _finished(
+        "projected", data, slice(None), np.where(seen, data.w, 0.0), s, parts, log_unit=log_unit
+    )
 
 
 def _finished(
@@ -220,8 +223,7 @@ def _finished(
             np.zeros(0) if data.weights is None else data.weights[rows],
         )
     )
-    widest = float(s.max(initial=0.0))
-    return Block(kind, rows, w, s, log_share, omega, widest=widest, **others)
+    return Block(kind, rows, w, s, log_share, omega, widest=float(s.max(initial=0.0)), **others)
 
 
 def _packed(covariances: Array) -> Array:

@@ -35,7 +35,7 @@ from deconflow.xd.em import (
     steps,
 )
 from deconflow.xd.expectation import Sums, expectation
-from deconflow.xd.fit import FITTING, FitSettings, PreparedData, n_parameters
+from deconflow.xd.fit import FITTING, FitSettings, PreparedData, made_feasible, n_parameters
 from deconflow.xd.layout import lay_out
 from deconflow.xd.maximisation import Constraints, EMStatistics, one_pass, with_floor
 
@@ -77,9 +77,9 @@ class Adam:
     def start(cls, data: Observations, settings: FitSettings, rng: np.random.RandomState) -> "Adam":
         """Start at a mixture that is made from these rows, or given by the settings."""
         prepared = PreparedData(data)
-        constraints = settings.constraints(prepared)
-        begin = prepared.begin(prepared.start(settings, rng), constraints)
-        return cls(begin, constraints, prepared.rows.units)
+        constraints, units = settings.constraints(prepared), prepared.rows.units
+        begin = units.mixture_to_standard(prepared.start(settings, rng))
+        return cls(made_feasible(begin, constraints), constraints, units)
 
     @property
     def restored(self) -> GaussianMixture:
@@ -136,7 +136,7 @@ def step_on_batch(adam: Adam, data: Observations, rate: float, threads: int | No
     rows = lay_out(data, adam.units)
     sums = expectation(adam.mixture, rows, threads=threads)
     adam.step(sums, rows.total_weight, rate)
-    return rows.total(sums.log_p) / rows.n_rows
+    return float((rows.weights * sums.log_p).sum()) / rows.n_rows
 
 
 def fit_minibatch(
@@ -163,8 +163,9 @@ def fit_minibatch(
             total += len(batch) * step_on_batch(adam, batch, rate, stopping.threads)
         history.append(total / len(data))
         progress.advance()
-    settled = has_settled(history, stopping.tol)
-    return EMResult(adam.restored, history[-1], history, settled, batches.epochs)
+    return EMResult(
+        adam.restored, history[-1], history, has_settled(history, stopping.tol), batches.epochs
+    )
 
 
 #: Rows of the first sample, and how much larger the next one is.
@@ -192,7 +193,7 @@ def fit_samples(
     tight = replace(settings.stopping, tol=SAMPLE_TOL * settings.stopping.tol)
     first, *larger = growing_sizes(len(sample))
     begin(first)
-    start = PreparedData(sample[:first]).fit_best(settings, n_init, rng).mixture
+    start = PreparedData(sample[:first]).fit_from([None] * n_init, settings, rng)[0].mixture
     for size in larger:
         begin(size)
         exact = replace(settings, stopping=tight)
@@ -222,8 +223,7 @@ def quasi_newton(
     stopping: Stopping,
 ) -> QuasiNewton | None:
     """Look at the curvature of a sample, where it is that of what is maximised; None for EM."""
-    fixed = (constraints.fixed_weights, constraints.fixed_means, constraints.fixed_covariances)
-    bound = any(flags.any() for flags in fixed) or constraints.prior is not None
+    bound = constraints.fixed.any() or constraints.prior is not None
     parameters = n_parameters(mixture.n_components, mixture.dim)
     size = int(min(CURVATURE_ROWS, len(sample.data), CURVATURE_COST * n_rows / parameters))
     if bound or not stopping.accelerate or size < 2 * parameters:
@@ -353,7 +353,7 @@ def fit_together(
     fits = []
     for job in jobs:
         constraints = job.settings.constraints(prepared)
-        begin, faster = prepared.begin(job.start, constraints), None
+        begin, faster = made_feasible(units.mixture_to_standard(job.start), constraints), None
         if few_passes:
             faster = quasi_newton(begin, prepared, rows.n_rows, constraints, job.settings.stopping)
         fits.append(steps(begin, constraints, job.settings.stopping, faster))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deconflow._types import Array, BoolArray
-from deconflow.checks import as_floats
+from deconflow.checks import as_floats, refuse_if
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations, check_weights
 from deconflow.xd.expectation import expectation
@@ -35,29 +35,21 @@ class Constraints:
         :math:`V - F \succeq 0`. None to take covariances as they come.
     prior : array or None
         ``(D, D)``: covariances are ``(sum + r prior) / (q0 + r)``; None for no prior.
-    fixed_weights, fixed_means, fixed_covariances : array
-        Boolean ``(K,)``: components that keep them.
+    fixed : array
+        Boolean ``(3, K)``: components that keep their weights, means and covariances.
     prior_rows : float
         ``r``, the rows that the prior counts as.
     """
 
     floor: Array | None
     prior: Array | None
-    fixed_weights: BoolArray
-    fixed_means: BoolArray
-    fixed_covariances: BoolArray
+    fixed: BoolArray
     prior_rows: float = field(default=1.0, kw_only=True)
 
     @classmethod
-    def free(
-        cls,
-        n_components: int,
-        floor: Array | None,
-        prior: Array | None = None,
-        prior_rows: float = 1.0,
-    ) -> "Constraints":
-        """Nothing fixed."""
-        return cls(floor, prior, *np.zeros((3, n_components), bool), prior_rows=prior_rows)
+    def free(cls, n_components: int, floor: Array | None) -> "Constraints":
+        """Nothing fixed, and no prior."""
+        return cls(floor, None, np.zeros((3, n_components), bool))
 
     def log_prior(self, mixture: GaussianMixture) -> float:
         r"""Log density that the prior gives the free covariances, but for a constant.
@@ -67,20 +59,14 @@ class Constraints:
         """
         if self.prior is None:
             return 0.0
-        free = mixture.covariances[~self.fixed_covariances]
+        free = mixture.covariances[~self.fixed[2]]
         ratio = np.linalg.solve(free, np.broadcast_to(self.prior, free.shape))
         total = np.linalg.slogdet(free)[1] + np.trace(ratio, axis1=1, axis2=2)
         return float(-0.5 * self.prior_rows * total.sum())
 
     def but_for(self, free: list[int]) -> "Constraints":
         """Return the same with all other components fixed."""
-        others = ~np.isin(np.arange(len(self.fixed_means)), free)
-        return replace(
-            self,
-            fixed_weights=self.fixed_weights | others,
-            fixed_means=self.fixed_means | others,
-            fixed_covariances=self.fixed_covariances | others,
-        )
+        return replace(self, fixed=self.fixed | ~np.isin(np.arange(self.fixed.shape[1]), free))
 
     def kept(
         self, old: GaussianMixture, weights: Array, means: Array, covariances: Array
@@ -89,14 +75,14 @@ class Constraints:
 
         The new weights are scaled to what the fixed ones leave.
         """
-        fixed = self.fixed_weights
-        left = max(0.0, 1.0 - float(old.weights[fixed].sum()))
-        total = weights[~fixed].sum()
+        weight, mean, covariance = self.fixed
+        left = max(0.0, 1.0 - float(old.weights[weight].sum()))
+        total = weights[~weight].sum()
         scaled = old.weights if total <= 0 else weights / total * left
         return GaussianMixture(
-            np.where(fixed, old.weights, scaled),
-            np.where(self.fixed_means[:, None], old.means, means),
-            np.where(self.fixed_covariances[:, None, None], old.covariances, covariances),
+            np.where(weight, old.weights, scaled),
+            np.where(mean[:, None], old.means, means),
+            np.where(covariance[:, None, None], old.covariances, covariances),
         )
 
 
@@ -112,13 +98,13 @@ def maximisation(mixture: GaussianMixture, sums: Any, constraints: Constraints) 
     alive = sums.q0 > 0
     q0 = np.where(alive, sums.q0, 1.0)[:, None]
     step = sums.vu / q0
-    step[~alive | constraints.fixed_means] = 0.0
+    step[~alive | constraints.fixed[1]] = 0.0
     V, count = mixture.covariances, q0[..., None]
     new = (V * count + sums.vgv) / count - step[:, :, None] * step[:, None, :]
     if constraints.prior is not None:
         rows = constraints.prior_rows
         new = (count * new + rows * constraints.prior) / (count + rows)
-    new = with_floor(_even(new), constraints.floor)
+    new = with_floor(0.5 * (new + np.swapaxes(new, 1, 2)), constraints.floor)
     new[~alive] = V[~alive]
     return constraints.kept(mixture, sums.q0, mixture.means + step, new)
 
@@ -135,7 +121,9 @@ def with_floor(covariances: Array, floor: Array | None) -> Array:
         inverse = np.linalg.inv(root)
         lifted = root @ _clipped(inverse @ covariances @ inverse.T, 1.0) @ root.T
         below = np.linalg.eigvalsh(covariances - floor)[:, 0] < 0
-        covariances = np.where(below[:, None, None], _even(lifted), covariances)
+        covariances = np.where(
+            below[:, None, None], 0.5 * (lifted + np.swapaxes(lifted, 1, 2)), covariances
+        )
     sd = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
     square = sd[:, :, None] * sd[:, None, :]
     correlations = covariances / square
@@ -157,11 +145,8 @@ def _clipped(matrices: Array, least: float) -> Array:
     """Raise the eigenvalues that are below ``least``."""
     values, vectors = np.linalg.eigh(matrices)
     raised_values = np.maximum(values, least)[:, None, :]
-    return _even((vectors * raised_values) @ np.swapaxes(vectors, 1, 2))
-
-
-def _even(matrices: Array) -> Array:
-    return 0.5 * (matrices + np.swapaxes(matrices, 1, 2))
+    raised = (vectors * raised_values) @ np.swapaxes(vectors, 1, 2)
+    return 0.5 * (raised + np.swapaxes(raised, 1, 2))
 
 
 @dataclass(frozen=True)
@@ -200,12 +185,12 @@ class EMStatistics:
         if not isinstance(other, EMStatistics):
             began = isinstance(other, int) and other == 0  # where ``sum`` begins
             return self if began else NotImplemented
-        if self.vu.shape != other.vu.shape:
-            raise ValueError(
-                "Expected statistics of the same mixture; got "
-                f"{self.vu.shape[0]} components in {self.vu.shape[1]} dimensions, and "
-                f"{other.vu.shape[0]} in {other.vu.shape[1]}."
-            )
+        refuse_if(
+            self.vu.shape != other.vu.shape,
+            "Expected statistics of the same mixture; got "
+            f"{self.vu.shape[0]} components in {self.vu.shape[1]} dimensions, and "
+            f"{other.vu.shape[0]} in {other.vu.shape[1]}.",
+        )
         return EMStatistics(*(a + b for a, b in zip(self.parts, other.parts, strict=True)))
 
     __radd__ = __add__
@@ -231,30 +216,30 @@ class EMStatistics:
         floor
             ``(D,)`` standard deviations that no component shall be narrower than.
         """
-        if self.vu.shape != mixture.means.shape:
-            raise ValueError(
-                f"Expected the mixture of these statistics, of shape {self.vu.shape}; got one of "
-                f"shape {mixture.means.shape}."
-            )
+        refuse_if(
+            self.vu.shape != mixture.means.shape,
+            f"Expected the mixture of these statistics, of shape {self.vu.shape}; got one of "
+            f"shape {mixture.means.shape}.",
+        )
         self._refuse_none()
         least = None
         if floor is not None:
             sd = as_floats(floor, "floor")
-            if sd.shape != (mixture.dim,) or not (np.isfinite(sd) & (sd >= 0)).all():
-                raise ValueError(
-                    f"Expected floor as {mixture.dim} numbers of at least 0, one for each "
-                    f"dimension; got {sd.tolist()}."
-                )
+            refuse_if(
+                sd.shape != (mixture.dim,) or not (np.isfinite(sd) & (sd >= 0)).all(),
+                f"Expected floor as {mixture.dim} numbers of at least 0, one for each "
+                f"dimension; got {sd.tolist()}.",
+            )
             least = np.diag(sd**2)
         return maximisation(mixture, self, Constraints.free(mixture.n_components, least))
 
     def _refuse_none(self) -> None:
         """Raise if nothing was added up that a mean or a step could be made of."""
-        if not self.weight > 0:
-            raise ValueError(
-                "Expected statistics of one or more rows of a weight above 0; got those of none. "
-                "Add up those of all parts first."
-            )
+        refuse_if(
+            not self.weight > 0,
+            "Expected statistics of one or more rows of a weight above 0; got those of none. "
+            "Add up those of all parts first.",
+        )
 
 
 def statistics(
@@ -301,20 +286,20 @@ def statistics(
     if isinstance(rows, Sized) and len(rows) == 0:
         return EMStatistics.none(mixture)
     data = rows if isinstance(rows, Observations) else Observations.from_arrays(rows, noise)
-    if data is rows and (noise is not None or sample_weight is not None):
-        raise ValueError(
-            "Expected no noise and sample_weight with Observations, which have theirs; got some."
-        )
-    if data.weights is not None:
-        raise ValueError(
-            "Expected Observations without weights, which have a mean of one there and so differ "
-            "in scale from part to part; got some with. Give the rows with noise and sample_weight."
-        )
-    if data.latent_dim != mixture.dim:
-        raise ValueError(
-            f"Expected rows of {mixture.dim} columns, the dimensions of the mixture; got "
-            f"{data.latent_dim}."
-        )
+    refuse_if(
+        data is rows and (noise is not None or sample_weight is not None),
+        "Expected no noise and sample_weight with Observations, which have theirs; got some.",
+    )
+    refuse_if(
+        data.weights is not None,
+        "Expected Observations without weights, which have a mean of one there and so differ "
+        "in scale from part to part; got some with. Give the rows with noise and sample_weight.",
+    )
+    refuse_if(
+        data.latent_dim != mixture.dim,
+        f"Expected rows of {mixture.dim} columns, the dimensions of the mixture; got "
+        f"{data.latent_dim}.",
+    )
     if sample_weight is not None:
         weights = check_weights(rows, sample_weight)
         if not weights.any():
@@ -329,5 +314,5 @@ def statistics(
 def one_pass(mixture: GaussianMixture, rows: KernelRows, threads: int | None) -> EMStatistics:
     """Pass over rows; mixture and sums are in their units."""
     sums = expectation(mixture, rows, threads=threads)
-    value = rows.total(sums.log_p)
+    value = float((rows.weights * sums.log_p).sum())
     return EMStatistics(rows.n_rows, rows.total_weight, value, sums.q0, sums.vu, sums.vgv)

@@ -30,10 +30,17 @@ from deconflow._types import Array
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.standardising import Standardiser
-from deconflow.xd.cross_fits import row_weights
 from deconflow.xd.em import Stopping, em
 from deconflow.xd.expectation import expectation
-from deconflow.xd.fit import COMPONENTS_TO_TRY, FitSettings, PreparedData, n_parameters, without
+from deconflow.xd.fit import (
+    COMPONENTS_TO_TRY,
+    FitSettings,
+    PreparedData,
+    made_feasible,
+    price,
+    without,
+)
+from deconflow.xd.layout import row_weights
 from deconflow.xd.maximisation import EMStatistics, one_pass
 
 #: What known parts start with, together; and the floor of the components beside them.
@@ -145,7 +152,7 @@ def fit_with_known_parts(
             break
     search.stopping = replace(search.stopping, tol=MOST_PRECISE, max_iter=LAST_STEPS)
     best = search.fit(best.mixture.n_components, best)
-    return replace(best, mixture=search.prepared.rows.units.mixture_from_standard(best.mixture))
+    return replace(best, mixture=search.units.mixture_from_standard(best.mixture))
 
 
 def refit_with_known_parts(
@@ -153,7 +160,7 @@ def refit_with_known_parts(
 ) -> KnownPartsFit:
     """Continue from a mixture and shares, with as many components as it has."""
     search = _Search(data, known, np.random.RandomState(0), None)
-    start = search.prepared.rows.units.mixture_to_standard(mixture)
+    start = search.units.mixture_to_standard(mixture)
     return search.fit(mixture.n_components, KnownPartsFit(start, shares, -np.inf))
 
 
@@ -169,19 +176,20 @@ class _Search:
     ) -> None:
         self.prepared, self.known, self.rng = PreparedData(data), known, rng
         self.stopping = Stopping(tol=PRECISE, max_iter=STEPS, accelerate=True, threads=threads)
-        self.weights, self.shares = row_weights(data), np.empty(0)
+        self.units, self.weights = self.prepared.rows.units, row_weights(data)
+        self.shares = np.empty(0)
 
     def worth(self, fit: KnownPartsFit) -> float:
         """Log-likelihood less what its parameters cost, by BIC."""
-        count = n_parameters(fit.mixture.n_components, fit.mixture.dim)
-        return fit.log_likelihood - 0.5 * count * float(np.log(len(self.weights)))
+        return fit.log_likelihood - price(fit.mixture, len(self.weights))
 
     def fit(self, count: int, start: KnownPartsFit | None = None) -> KnownPartsFit:
         """Climb to the maximum of the likelihood, from a start or from one that is made."""
         settings = FitSettings(count, floor=FLOOR, stopping=self.stopping)
         constraints = settings.constraints(self.prepared)
         if start is None:
-            made = self.prepared.begin(self.prepared.start(settings, self.rng), constraints)
+            made = self.prepared.start(settings, self.rng)
+            made = made_feasible(self.units.mixture_to_standard(made), constraints)
             parts = len(self.known)
             start = KnownPartsFit(made, np.full(parts, FIRST_SHARE / parts), -np.inf)
         self.shares = start.shares
@@ -195,9 +203,12 @@ class _Search:
         weights = np.maximum(self.weights * q[-1], LEAST_WEIGHT)
         rows = self.prepared.rows
         blocks = [replace(block, omega=np.array(weights[block.index])) for block in rows.blocks]
-        rows = replace(rows, blocks=blocks, weights=weights)
-        sums = one_pass(mixture, rows, self.stopping.threads)
-        return replace(sums, log_likelihood=float(self.weights @ log_p))
+        total = float(weights.sum())
+        rows = replace(rows, blocks=blocks, weights=weights, total_weight=total)
+        return replace(
+            one_pass(mixture, rows, self.stopping.threads),
+            log_likelihood=float(self.weights @ log_p),
+        )
 
     def _parted(self, mixture: GaussianMixture) -> tuple[Array, Array]:
         """Find the shares beside a mixture; return memberships and the rows' log-likelihood."""
@@ -221,7 +232,6 @@ class _Search:
         """Return the component without which the rows are most likely, before anything adapts."""
         rows, threads = self.prepared.rows, self.stopping.threads
         sums = expectation(fit.mixture, rows, moments=False, responsibilities=True, threads=threads)
-        assert sums.responsibilities is not None
         values = []
         for k in range(fit.mixture.n_components):
             with np.errstate(divide="ignore"):
@@ -235,8 +245,9 @@ class _Search:
 def _without(fit: KnownPartsFit, k: int) -> KnownPartsFit:
     """Take a component out; the known parts share its weight."""
     gone = (1 - fit.shares.sum()) * fit.mixture.weights[k] / len(fit.shares)
-    rest = without(fit.mixture, np.arange(fit.mixture.n_components) == k)
-    return KnownPartsFit(rest, fit.shares + gone, -np.inf)
+    return KnownPartsFit(
+        without(fit.mixture, np.arange(fit.mixture.n_components) == k), fit.shares + gone, -np.inf
+    )
 
 
 #: Points are shared out among components: the error of their integral counts once per row.
@@ -246,30 +257,17 @@ POINTS, FEWEST_POINTS = 1024, 128
 FEW_STEPS, MANY_STEPS, MOST_ACCELERATED = 150, 600, 2
 
 
-@dataclass(frozen=True)
-class SelectedFit:
-    """A mixture of all truths, and how it does on the rows that were seen.
-
-    Attributes
-    ----------
-    mixture : GaussianMixture
-        In the user's units.
-    worth : float
-        Log-likelihood of all rows together, less what parameters cost by BIC.
-    """
-
-    mixture: GaussianMixture
-    worth: float
-
-
 def fit_selected(
     prepared: PreparedData,
     start: GaussianMixture,
     chances: Callable[[Array], Array],
     shares: Array,
     threads: int | None = None,
-) -> SelectedFit:
-    """Fit a mixture of all truths, from one that is near.
+) -> tuple[GaussianMixture, float]:
+    """Fit a mixture of all truths, in the user's units, from one that is near.
+
+    The second answer is the log-likelihood of all rows that were seen together, less what
+    parameters cost by BIC.
 
     Parameters
     ----------
@@ -285,7 +283,7 @@ def fit_selected(
     threads
         How many to use at most.
     """
-    count, n_rows = start.n_components, len(prepared.data)
+    count, n_rows, units = start.n_components, len(prepared.data), prepared.rows.units
     constraints = FitSettings(count, floor=FLOOR).constraints(prepared)
     few = count <= MOST_ACCELERATED
     stopping = Stopping(MOST_PRECISE, MANY_STEPS if few else FEW_STEPS, accelerate=few)
@@ -294,12 +292,12 @@ def fit_selected(
 
     def pass_over(mixture: GaussianMixture) -> EMStatistics:
         seen = one_pass(mixture, prepared.rows, threads)
-        return _with_unseen(seen, mixture, prepared.rows.units, chances, counts, white)
+        return _with_unseen(seen, mixture, units, chances, counts, white)
 
-    result = em(prepared.begin(start, constraints), pass_over, constraints, stopping)
-    mixture = prepared.rows.units.mixture_from_standard(result.mixture)
-    cost = 0.5 * n_parameters(count, mixture.dim) * np.log(n_rows)
-    return SelectedFit(mixture, n_rows * result.log_likelihood - cost)
+    begin = made_feasible(units.mixture_to_standard(start), constraints)
+    result = em(begin, pass_over, constraints, stopping)
+    mixture = units.mixture_from_standard(result.mixture)
+    return mixture, n_rows * result.log_likelihood - price(mixture, n_rows)
 
 
 def _with_unseen(
@@ -333,5 +331,4 @@ def _white(dim: int, count: int) -> Array:
     """Quasi-random normal points, with mean zero and unit covariance exactly."""
     points = ndtri(qmc.Sobol(dim, seed=0).random(count).clip(1e-9, 1 - 1e-9))
     points = points - points.mean(0)
-    factor = np.linalg.cholesky(points.T @ points / count)
-    return points @ np.linalg.inv(factor).T
+    return points @ np.linalg.inv(np.linalg.cholesky(points.T @ points / count)).T

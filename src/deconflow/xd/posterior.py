@@ -86,7 +86,7 @@ def _relevant(
     with rows_counted_from(int(rows[0])):
         laid_out = lay_out(data[rows], units)
     sums = expectation(standard, laid_out, moments=False, responsibilities=True, threads=threads)
-    q = np.asarray(sums.responsibilities)
+    q = sums.responsibilities
     counts = (q > NEGLIGIBLE).sum(1)
     sizes = np.minimum(2 ** np.ceil(np.log2(np.maximum(counts, 8))), K)
     for size in np.unique(sizes).astype(int):

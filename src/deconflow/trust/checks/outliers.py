@@ -23,6 +23,7 @@ from deconflow.xd import (
     Stopping,
     em,
     expectation,
+    made_feasible,
     refit_with_known_parts,
 )
 
@@ -75,7 +76,7 @@ def _without_background(table: Table) -> float:
     """Log-likelihood after as many steps of EM as with a background."""
     prepared, stopping = PreparedData(table.data), Stopping(tol=1e-6, max_iter=60, accelerate=True)
     constraints = FitSettings(table.mixture.n_components, floor=FLOOR).constraints(prepared)
-    start = prepared.begin(table.mixture, constraints)
+    start = made_feasible(prepared.rows.units.mixture_to_standard(table.mixture), constraints)
     fitted = em(start, prepared.rows, constraints, stopping).mixture
     return float(table.weights @ expectation(fitted, prepared.rows, moments=False).log_p)
 

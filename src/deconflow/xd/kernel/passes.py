@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 from numba import njit, types
-from numba.extending import typeof_impl
 
 #: Rows that the kernel takes at a time.
 WIDTH = 256
@@ -123,29 +122,18 @@ DENSITY = types.void(matrix, matrix, vector, vector, integer, integer, vector, v
 MOMENTS = types.void(matrix, matrix, vector, vector, integer, integer, vector, vector, vector)
 
 
-class Pointer(types.WrapperAddressProtocol):
+class Pointer:
     """A compiled function as an argument: numba takes it four times as fast as the function."""
 
     def __init__(self, function: Any, signature: Any) -> None:
-        self._signature = signature
         function.compile(signature)
         made = function.get_compile_result(signature)
         self._address = made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name)
         self._function = function  # keeps the code alive
-        self.type = types.FunctionType(signature)
+        self._numba_type_ = types.FunctionType(signature)  # made once: it takes 0.2 ms
 
     def __wrapper_address__(self) -> int:
         return self._address
-
-    def signature(self) -> Any:
-        """Return the signature of the function."""
-        return self._signature
-
-
-@typeof_impl.register(Pointer)
-def _type_of(pointer: Pointer, _: Any) -> types.FunctionType:
-    """Return the type made once: numba would make it anew for every call, in 0.2 ms."""
-    return pointer.type
 
 
 @cache
