@@ -1,7 +1,7 @@
 """The certificate: what a fit can say of itself, as numbers; words are made where it is shown.
 
 Nothing here needs a library, so that a saved certificate is shown at once. The words of findings
-come from their checks, the files in :mod:`deconflow.trust.checks`.
+come from their checks, in :mod:`deconflow.trust.checks`.
 """
 
 from collections.abc import Iterator

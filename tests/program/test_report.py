@@ -8,7 +8,7 @@ import numpy as np
 from program.running import forget_the_table, refused, succeed
 
 from deconflow import Certificate, Finding
-from deconflow.trust import CHECKS, worded
+from deconflow.trust import CHECKS
 
 EVIL = '<script>alert("x")</script>'
 
@@ -88,7 +88,7 @@ GOOD = {
 
 def test_every_figure_of_a_certificate_is_explained():
     untested = [Finding(check, reason="there are too few rows") for check in CHECKS]
-    findings = tuple(map(worded, [*untested, Finding("joint", 0.5)]))
+    findings = tuple(CHECKS[each.check].worded(each) for each in [*untested, Finding("joint", 0.5)])
     good = trust(Certificate(**GOOD, findings=findings))
     assert good.count("<tr>") == 7 + len(CHECKS)
     meanings = Certificate(**GOOD, findings=findings).meanings()

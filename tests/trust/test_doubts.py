@@ -11,7 +11,7 @@ from scipy.stats import kstest
 from benchmarks.certificate import WRONG, blobs, measured, right
 from deconflow import XDGMM, Certificate, Deconvolver, Finding, Observations, noise
 from deconflow.saving import from_json, to_json
-from deconflow.trust import predictive_ranks, simulate_like, table, worded
+from deconflow.trust import CHECKS, predictive_ranks, simulate_like, table
 
 ROWS = 2000
 
@@ -80,10 +80,10 @@ def test_the_factor_is_estimated(sound):
 )
 def test_only_a_fitted_alternative_has_a_gain_and_a_value(check, numbers, estimate, words):
     tested = Finding(check, 1e-5, 200.0, ("x", "y"), numbers)
-    caution = worded(tested).caution
+    caution = CHECKS[tested.check].worded(tested).caution
     assert words in caution
     assert not re.search(r"[-+]0\.\d|times|nats", caution)
-    caution = worded(replace(tested, numbers=numbers | estimate)).caution
+    caution = CHECKS[tested.check].worded(replace(tested, numbers=numbers | estimate)).caution
     assert "better by 200 nats" in caution
     assert f"{next(iter(estimate.values())):g}" in caution
 

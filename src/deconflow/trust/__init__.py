@@ -1,7 +1,7 @@
 """How far an answer can be trusted: checks of the model, the noise and the rows."""
 
 from deconflow.trust.check import Case
-from deconflow.trust.doubts import CHECKS, find_doubts, worded
+from deconflow.trust.doubts import CHECKS, find_doubts
 from deconflow.trust.table import predictive_ranks, simulate_like
 
 __all__ = [
@@ -10,5 +10,4 @@ __all__ = [
     "find_doubts",
     "predictive_ranks",
     "simulate_like",
-    "worded",
 ]

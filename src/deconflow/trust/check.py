@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 
 from deconflow._types import Array
 from deconflow.certificate import Finding
@@ -26,7 +27,6 @@ from deconflow.trust.table import (
     chosen_rows,
     make_table,
     of_smallest,
-    one_sided,
     predictive_ranks,
     ratio,
     restricted,
@@ -39,7 +39,7 @@ from deconflow.trust.table import (
 __all__ = [
     "ALIKE", "CONSTANT", "DEGREES", "FEW", "FEWEST_FOR_SHAPE", "FLOOR", "GROUPS", "LIKELIHOOD",
     "Alternative", "Case", "Check", "Finding", "Rows", "Table", "below", "chosen_rows", "log_p",
-    "of_smallest", "one_sided", "predictive_ranks", "ratio", "restricted", "shape", "two_sided",
+    "of_smallest", "predictive_ranks", "ratio", "restricted", "shape", "two_sided",
     "weight_inflation", "with_covariance", "worst",
 ]  # fmt: skip
 
@@ -182,11 +182,9 @@ class Check:
     def made(self, case: Case) -> Finding | None:
         """Make the check, as far as rows and numbers allow it."""
         try:
-            if self.kind == "count":
-                return self.test(case)
-            if case.n_rows < FEWEST_ROWS:
+            if self.kind != "count" and case.n_rows < FEWEST_ROWS:
                 return Finding(reason=FEW)
-            if self.additive and not case.data.noise.additive:
+            if self.kind != "count" and self.additive and not case.data.noise.additive:
                 return Finding(reason=LIKELIHOOD)
             return self.test(case)
         except UNFIT:
@@ -197,16 +195,14 @@ class Check:
         about = replace(finding, name=self.name, meaning=self.meaning, kind=self.kind)
         if finding.p is None:
             return replace(about, figure=f"cannot tell: {finding.reason}")
-        figure, caution = (_filled(words, finding) for words in (self.figure, self.caution))
+        numbers = {**finding.numbers, "where": finding.where, "gain": finding.gain}
+        figure, caution = (
+            words.format_map(numbers) if isinstance(words, str) else words(finding)
+            for words in (self.figure, self.caution)
+        )
         if self.kind != "count":
             figure = "; ".join(filter(None, [figure, f"p {finding.p:.2g}"]))
         return replace(about, figure=figure, caution=caution)
-
-
-def _filled(words: Words, finding: Finding) -> str:
-    if not isinstance(words, str):
-        return words(finding)
-    return words.format_map({**finding.numbers, "where": finding.where, "gain": finding.gain})
 
 
 def worst(
@@ -228,7 +224,7 @@ def worst(
         return Finding(
             reason="the errors are too small to matter" if table.differing.any() else ALIKE
         )
-    p_value = two_sided if side == 2 else one_sided
+    p_value = two_sided if side == 2 else norm.sf
     p = np.where(known, p_value(np.where(known, z, 0.0)), 1.0)
     most_at = int(p.argmin())
     top = float(z[most_at])

@@ -1,4 +1,4 @@
-"""All checks of a fit, in the order in which they are shown: a new one is a file and a line."""
+"""All checks of a fit, in the order in which they are shown: each kind in a file."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -8,43 +8,26 @@ import numpy as np
 from deconflow.certificate import Certificate, Finding
 from deconflow.noise import Noise
 from deconflow.trust.check import FLOOR, UNFIT, Case, Check, Table
-from deconflow.trust.checks import (
-    columns,
-    copies,
-    correlation,
-    coverage,
-    dependence,
-    edges,
-    factor,
-    joint,
-    learned,
-    model,
-    order,
-    outliers,
-    rows,
-    skewness,
-    swapped,
-    tails,
-)
+from deconflow.trust.checks import counts, noise, rows, whole
 from deconflow.xd import FitSettings, PreparedData, Stopping
 
 CHECKS: dict[str, Check] = {
-    "rows": rows.CHECK,
-    "copies": copies.CHECK,
-    "model": model.CHECK,
-    "order": order.CHECK,
-    "edges": edges.CHECK,
-    "outliers": outliers.CHECK,
-    "dependence": dependence.CHECK,
-    "factor": factor.CHECK,
-    "tails": tails.CHECK,
-    "skewness": skewness.CHECK,
-    "correlation": correlation.CHECK,
-    "swapped": swapped.CHECK,
-    "columns": columns.CHECK,
-    "joint": joint.CHECK,
-    "learned": learned.CHECK,
-    "coverage": coverage.CHECK,
+    "rows": counts.ROWS,
+    "copies": counts.COPIES,
+    "model": whole.MODEL,
+    "order": rows.ORDER,
+    "edges": rows.EDGES,
+    "outliers": rows.OUTLIERS,
+    "dependence": rows.DEPENDENCE,
+    "factor": noise.FACTOR,
+    "tails": noise.TAILS,
+    "skewness": noise.SKEWNESS,
+    "correlation": noise.CORRELATION,
+    "swapped": noise.SWAPPED,
+    "columns": whole.COLUMNS,
+    "joint": whole.JOINT,
+    "learned": counts.LEARNED,
+    "coverage": counts.COVERAGE,
 }
 #: Once a test has objected to the noise, all that have such a p-value may be the reason.
 SUSPECT = 0.05
@@ -62,12 +45,7 @@ def find_doubts(case: Case) -> tuple[Finding, ...]:
     }
     with suppress(*UNFIT):
         findings |= _with_causes(case, findings)
-    return tuple(worded(each) for each in findings.values())
-
-
-def worded(finding: Finding) -> Finding:
-    """Put a finding into the words of its check."""
-    return CHECKS[finding.check].worded(finding)
+    return tuple(CHECKS[key].worded(each) for key, each in findings.items())
 
 
 def _with_causes(case: Case, findings: dict[str, Finding]) -> dict[str, Finding]:

@@ -347,11 +347,6 @@ def two_sided(z: ArrayLike) -> Array:
     return 2 * norm.sf(np.abs(z))
 
 
-def one_sided(z: ArrayLike) -> Array:
-    """P-values of standard normal numbers that would be large."""
-    return norm.sf(z)
-
-
 def of_smallest(p_values: ArrayLike, count: int | None = None) -> float:
     """P-value of the smallest of several (Sidak), or of ``count`` of which these are some."""
     count, smallest = count or np.size(p_values), np.min(p_values)
