@@ -118,6 +118,8 @@ def together(work: Callable[[], T]) -> T:
 
 def spread(work: Callable[[list[Item]], list[T]], items: list[Item]) -> list[T]:
     """Let each rank work on some of the items by itself; return the answers to all of them."""
+    if world() == 1:
+        return work(items)
     count, mine = world(), items[rank() :: world()]
     answers = gathered(together(lambda: alone()(work)(mine)))
     return [answers[i % count][i // count] for i in range(len(items))]

@@ -352,7 +352,13 @@ def components_of(model: Any) -> Components:
 
 def _numbers(mixture: Any, first: GaussianMixture) -> Array:
     """Weights, means, spreads and correlations ``(K, P)``, in the order of the first fit."""
-    order = linear_sum_assignment(_distances(first, mixture))[1]
+    # By Bhattacharyya's distance of each Gaussian of one from each of the other.
+    middle = 0.5 * (first.covariances[:, None] + mixture.covariances[None])
+    apart = first.means[:, None] - mixture.means[None]
+    turned = np.linalg.solve(middle, apart[..., None])[..., 0]
+    logs = [np.linalg.slogdet(each)[1] for each in (middle, first.covariances, mixture.covariances)]
+    volume = 0.5 * (logs[0] - 0.5 * (logs[1][:, None] + logs[2][None]))
+    order = linear_sum_assignment(0.125 * (apart * turned).sum(-1) + volume)[1]
     parts = (mixture.weights, mixture.means, mixture.covariances)
     weights, means, covariances = (part[order] for part in parts)
     sd = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
@@ -360,16 +366,6 @@ def _numbers(mixture: Any, first: GaussianMixture) -> Array:
         covariances[:, a, b] / sd[:, a] / sd[:, b] for a, b in combinations(range(mixture.dim), 2)
     ]
     return np.column_stack([weights, means, sd, *pairs])
-
-
-def _distances(one: GaussianMixture, other: GaussianMixture) -> Array:
-    """Bhattacharyya's distance ``(K, K)`` of each Gaussian of one from each of the other."""
-    middle = 0.5 * (one.covariances[:, None] + other.covariances[None])
-    apart = one.means[:, None] - other.means[None]
-    turned = np.linalg.solve(middle, apart[..., None])[..., 0]
-    logs = [np.linalg.slogdet(each)[1] for each in (middle, one.covariances, other.covariances)]
-    volume = 0.5 * (logs[0] - 0.5 * (logs[1][:, None] + logs[2][None]))
-    return np.asarray(0.125 * (apart * turned).sum(-1) + volume, dtype=np.float64)
 
 
 def told(value: float, error: float, unit: float | None = None) -> str:

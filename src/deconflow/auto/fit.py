@@ -17,10 +17,11 @@ from deconflow.auto.candidates import (
     Task,
     compared,
     ensemble_of,
+    fit_chains,
+    fit_splines,
     fixed,
     weigh,
 )
-from deconflow.auto.mixtures import fit_chains, fit_splines
 from deconflow.certificate import Certificate
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise
@@ -139,18 +140,6 @@ class Fitted:
         wrong = any(isinstance(each, GaussianMixture) or not each for each in of_flows)
         refuse("flows", wrong, "some for each fold")
         refuse("table", len({len(column) for column in self.table.values()}) > 1, "of one length")
-
-    def with_shares(self) -> "Fitted":
-        """Return what is saved: candidates without a share count by their standing alone."""
-        parts = {
-            name: [
-                [replace(member, refresh_rate=None) for member in part]
-                if isinstance(part, list) else part
-                for part in self.parts[name]
-            ]
-            for name in self.shares
-        }  # fmt: skip
-        return replace(self, parts=parts)
 
     @property
     def shares(self) -> dict[str, float]:

@@ -215,11 +215,9 @@ class _FinishedChains:
     """The chains of a fit by the number of their fold; kept in a file, if there is a path."""
 
     def __init__(self, path: str | Path | None, data: Observations, settings: str) -> None:
-        self.done: dict[int, list[Chain]] = {}
         self._lock, self._path = Lock(), None if path is None else Path(path)
-        if self._path is not None:
-            self._identity = _identity(data, settings)
-            self.done = self._read(self._path)
+        self._identity = "" if path is None else _identity(data, settings)
+        self.done = {} if self._path is None else self._read(self._path)
 
     def add(self, fold: int, chains: list[Chain]) -> None:
         """Keep the chains of one more fold."""

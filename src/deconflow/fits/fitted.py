@@ -220,7 +220,7 @@ class FittedDensity(ABC):
             )
         return self._one_column()
 
-    def _one_column(self) -> SmoothColumn:
+    def _one_column(self) -> SmoothColumn | ColumnWithAtoms:
         """Tabulate a density of one column; closed forms need no table."""
         return TabulatedColumn(self, fine_grid(self))
 

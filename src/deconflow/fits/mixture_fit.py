@@ -237,7 +237,13 @@ class MixtureFit(FittedDensity):
         standard, count = units.mixture_to_standard(self.mixture), self.mixture.n_components
         log_p = np.empty(len(data))
         q = np.empty((len(data), count)) if responsibilities else None
-        numbers = _numbers_laid_out(data) + (2 * count if responsibilities else 0)
+        # How many numbers a row becomes on its way to the compiled kernel.
+        few = data.noise.shared or len(data) <= ROWS_FOR_PARTS
+        noise = data.noise if few else data.noise[:ROWS_FOR_PARTS]
+        values = data.dim if data.noise.independent else data.dim**2
+        values += 0 if data.projection is None else data.dim * data.latent_dim
+        numbers = 4 * noise.as_mixture().n_parts * (values + data.dim)
+        numbers += 2 * count if responsibilities else 0
         for some in row_slices(len(data), numbers):
             # All rows as they are, which know what has been made of their law.
             rows = data if some == slice(0, len(data)) else data[some]
@@ -251,16 +257,6 @@ class MixtureFit(FittedDensity):
             if q is not None:
                 q[some] = sums.responsibilities
         return log_p, q
-
-
-def _numbers_laid_out(data: Observations) -> int:
-    """How many numbers a row becomes on its way to the compiled kernel."""
-    few = data.noise.shared or len(data) <= ROWS_FOR_PARTS
-    noise = data.noise if few else data.noise[:ROWS_FOR_PARTS]
-    values = data.dim if data.noise.independent else data.dim**2
-    if data.projection is not None:
-        values += data.dim * data.latent_dim
-    return 4 * noise.as_mixture().n_parts * (values + data.dim)
 
 
 class BlendFit(FittedDensity):
@@ -277,8 +273,12 @@ class BlendFit(FittedDensity):
     def __init__(self, shares: Sequence[float] | Array, parts: Sequence[FittedDensity]) -> None:
         self.shares, self.parts = np.asarray(shares, dtype=np.float64), list(parts)
         self.names, self.threads = self.parts[0].names, self.parts[0].threads
+
+    @cached_property
+    def ends(self) -> tuple[Array, Array]:
+        """Where the truth of any part ends."""
         lower, upper = zip(*(part.ends for part in self.parts), strict=True)
-        self.ends = np.min(lower, axis=0), np.max(upper, axis=0)
+        return np.min(lower, axis=0), np.max(upper, axis=0)
 
     def _log_prob(self, v: Array) -> Array:
         each = np.stack([part._log_prob(v) for part in self.parts])

@@ -266,11 +266,10 @@ class PartsFit(FittedDensity):
     def _marginal(self, columns: IntArray) -> "PartsFit":
         return PartsFit(self.inner._marginal(columns), self.atoms[:, columns], self.atom_weights)
 
-    @cached_property
-    def _column(self) -> SmoothColumn | ColumnWithAtoms:
-        if not len(self.atoms):
-            return self.inner._column
-        return ColumnWithAtoms(self.inner._column, self.atoms[:, 0], self.atom_weights)
+    def _one_column(self) -> SmoothColumn | ColumnWithAtoms:
+        rest = self.inner._column
+        weights = self.atom_weights
+        return ColumnWithAtoms(rest, self.atoms[:, 0], weights) if len(weights) else rest
 
     def measuring(self, rows: Observations) -> "PartsFit":
         """Return the density for such rows, of which none is background."""

@@ -8,9 +8,10 @@ from deconflow.reductions.changed_rows import (
     Folding,
     LearnErrors,
     Mirrors,
+    Parts,
+    PartsFound,
     encoded,
 )
-from deconflow.reductions.parts import Parts, PartsFound
 from deconflow.reductions.unseen import SelectionFound, Unseen, completed_by
 
 #: In this order; errors are learned before them all.

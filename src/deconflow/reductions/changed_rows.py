@@ -1,8 +1,9 @@
-"""Reductions that change each row by itself: errors that are learned, covariates, and bounds.
+"""Reductions that change the rows: errors that are learned, parts, covariates, and bounds.
 
-Errors are learned first, so that nothing after this knows they were. Location and scale of the true
-values, curves of covariates, are taken out of the rows. With bounds rows are fitted with their
-mirror images, and densities are folded back.
+Errors are learned first, so that nothing after this knows they were. With atoms or a background
+rows are weighed by how likely they are neither. Location and scale of the true values, curves of
+covariates, are taken out of the rows. With bounds rows are fitted with their mirror images, and
+densities are folded back.
 """
 
 from dataclasses import dataclass, replace
@@ -13,10 +14,26 @@ import numpy as np
 from deconflow._types import Array
 from deconflow.core import EVERYTHING, Run
 from deconflow.errors import LearnedErrors, learn_errors
-from deconflow.fits import FittedDensity, GivenFit, folded
+from deconflow.fits import FittedDensity, GivenFit, PartsFit, folded, log_densities_of_parts
+from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations, check_groups
 from deconflow.reductions.base import Known, Learned, PlainFit
-from deconflow.truth import MOST_MIRRORS, Bounds, Covariates, LocationScale
+from deconflow.truth import (
+    MOST_MIRRORS,
+    Bounds,
+    Covariates,
+    GivenBackground,
+    LocationScale,
+    UniformBackground,
+)
+from deconflow.xd import (
+    fit_with_known_parts,
+    lay_out,
+    log_p,
+    memberships,
+    row_weights,
+    shares_of_parts,
+)
 
 #: Rows of covariates that a model keeps: methods without covariates average over these.
 MOST_KEPT = 200
@@ -143,3 +160,121 @@ class Mirrors:
         bounds.refuse_many()
         data = bounds.mirrored(rows, int(run.reducing.randint(2**30)))
         return replace(data, images=min(len(bounds.reflections(0)), MOST_MIRRORS)), Folding(bounds)
+
+
+#: Rows that are less likely than this to be of the continuous part are not fitted.
+LEAST_MEMBERSHIP = 1e-3
+#: Rounds of curves and memberships, for atoms or a background with covariates.
+CURVE_ROUNDS = 8
+
+
+@dataclass(frozen=True)
+class PartsFound(Learned):
+    """Shares of atoms and background."""
+
+    atoms: Array
+    atom_weights: Array
+    background: UniformBackground | GivenBackground | None
+    background_share: float
+
+    @classmethod
+    def of(cls, known: Known, shares: Array) -> "PartsFound":
+        """Take shares of the rows ``(J,)``; those of atoms become shares of the true values."""
+        share = float(shares[-1]) if known.background is not None else 0.0
+        weights = shares[: len(known.atoms)] / max(1.0 - share, 1e-300)
+        return cls(known.atoms, weights, known.background, share)
+
+    def density(self, own: FittedDensity) -> PartsFit:
+        """Return the density with its atoms and background."""
+        answer = self._with(own)
+        if own.replicates is not None:
+            answer.replicates = own.replicates.changed(self._with)
+        return answer
+
+    def _with(self, own: Any) -> PartsFit:
+        return PartsFit(own, self.atoms, self.atom_weights, self.background, self.background_share)
+
+    def words(self) -> list[str]:
+        """Return the shares."""
+        lines = []
+        for atom, share in zip(self.atoms, self.atom_weights, strict=True):
+            point = ", ".join(f"{value:g}" for value in atom)
+            lines.append(f"An estimated {share:.1%} of the true values are exactly {point}.")
+        if self.background is not None:
+            lines.append(f"An estimated {self.background_share:.1%} of the rows are background.")
+        return lines
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Reduction of true values with atoms, and of rows with a background."""
+
+    known: Known
+    facts = frozenset({"atoms", "background"})
+    finds = PartsFound
+
+    @property
+    def name(self) -> str:
+        """The facts that there are."""
+        return " and ".join(sorted(self.known.traits & self.facts))
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """A background is a density of measured values, which limits and counts do not have."""
+        measured = {"limits", "counts"} if self.known.background is not None else set()
+        return EVERYTHING - {"selected", "beyond memory", *measured}
+
+    def prepare(self, rows: Observations, run: Run, fit: PlainFit) -> tuple[Observations, Learned]:
+        """Return rows weighed by how likely they are of the continuous part."""
+        densities = log_densities_of_parts(rows, self.known.atoms, self.known.background)
+        pilot = fit_with_known_parts(rows, densities, run.reducing, run.threads)
+        rest = log_p(pilot.mixture, lay_out(rows), run.threads)
+        shares = pilot.shares
+        q, own = memberships(shares, densities, rest)
+        if rows.covariates is not None:
+            shares, q = _by_curves(rows, densities, shares, q, own, run.threads)
+        weights, keep = row_weights(rows) * q[-1], q[-1] > LEAST_MEMBERSHIP
+        if not keep.any():
+            raise ValueError(
+                "Expected rows that are neither at an atom nor background; got none. Leave out "
+                "the atoms, or the background."
+            )
+        some = rows[keep].weighed(weights[keep])
+        return some, _Pending(PartsFound.of(self.known, shares), rows, densities)
+
+
+def _by_curves(
+    rows: Observations,
+    densities: Array,
+    shares: Array,
+    q: Array,
+    log_p_without: Array,
+    threads: int | None,
+) -> tuple[Array, Array]:
+    """Return shares and memberships by curves of the covariates, where rows are likelier so."""
+    weights, without, x = row_weights(rows), (shares, q), np.asarray(rows.given)
+    unit = GaussianMixture(np.ones(1), np.zeros((1, rows.dim)), np.eye(rows.dim)[None])
+    for _ in range(CURVE_ROUNDS):
+        by_rest = np.maximum(weights * q[-1], 1e-6)
+        curves = LocationScale.fit(rows.weighed(by_rest), x, rows.covariates.continuous)
+        rest = log_p(unit, lay_out(curves.standardised(rows, x)), threads)
+        rest = rest - curves.log_volume(rows, x)
+        shares = shares_of_parts(shares, densities, rest, weights)
+        q, found = memberships(shares, densities, rest)
+    return (shares, q) if weights @ found > weights @ log_p_without else without
+
+
+@dataclass(frozen=True)
+class _Pending(Learned):
+    """Parts whose shares are settled once there is a density of the rest."""
+
+    start: PartsFound
+    data: Observations
+    densities: Array
+
+    def settled(self, own: FittedDensity) -> PartsFound:
+        """Return the shares that go with the density of the rest."""
+        found, rest = self.start, own.log_marginal(self.data).log_p
+        shares = found.density(own).shares
+        shares = shares_of_parts(shares, self.densities, rest, row_weights(self.data))
+        return PartsFound.of(Known(None, found.atoms, found.background), shares)

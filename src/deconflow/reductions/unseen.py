@@ -224,7 +224,15 @@ class _Simulation:
             new = data.groups.max() + 1 + np.arange(len(rows))
             completed = replace(completed, groups=np.concatenate([data.groups, new]))
         if self.rule.errors is not None:
-            completed = replace(completed, noise=_with_errors(data, sds))
+            if not isinstance(data.noise, GaussianNoise):
+                raise ValueError(
+                    "Expected Gaussian noise for a selection with errors of unseen rows; got "
+                    "another law."
+                )
+            unseen = np.square(sds)[:, :, None] * np.eye(data.dim)
+            seen = np.broadcast_to(data.noise.covariance(), (n, data.dim, data.dim))
+            noise = gaussian(covariance=np.concatenate([seen, unseen]))
+            completed = replace(completed, noise=noise)
         plain = data.weights is None and len(some) == n
         return replace(completed, weights=None) if plain else completed
 
@@ -271,14 +279,3 @@ class _Simulation:
 
     def _seen(self, v: Array, w: Array, rows: IntArray, sd: Array) -> Array:
         return self.rule(v) if self.rule.of_truth else self.rule(w, rows, sd)
-
-
-def _with_errors(data: Observations, sds: Array) -> GaussianNoise:
-    """Put Gaussian errors of unseen rows behind those of the seen."""
-    if not isinstance(data.noise, GaussianNoise):
-        raise ValueError(
-            "Expected Gaussian noise for a selection with errors of unseen rows; got another law."
-        )
-    unseen = np.square(sds)[:, :, None] * np.eye(data.dim)
-    seen = np.broadcast_to(data.noise.covariance(), (len(data), data.dim, data.dim))
-    return gaussian(covariance=np.concatenate([seen, unseen]))
