@@ -421,10 +421,7 @@ def fit_chains(task: Task) -> Candidate | None:
 def _telling(task: Task, fold: int) -> PreparedData:
     """Return the rows without a fold that say something of the truth."""
     kept = task.without(fold)
-    telling = telling_rows(kept)
-    if not telling.all() or kept.weights is not None:
-        kept = single_rows(kept[np.flatnonzero(telling)].with_weight())
-    return PreparedData(kept)
+    return PreparedData(single_rows(kept[telling_rows(kept)].with_weight()))
 
 
 def _sampled(task: Task, fold: int, settings: ChainSettings) -> GaussianMixture:

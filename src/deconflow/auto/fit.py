@@ -184,8 +184,8 @@ def fit_density(
         folds=plan.folds if folds is None else folds, starts=1 if plan.quick else 2,
         progress=plan.progress, everything=everything,
     )  # fmt: skip
-    task = Task(data, averaged, plan, seed)
-    task.so_far.append(Candidate(MIXTURES, averaged.held_out, list(averaged.mixtures)))
+    first = Candidate(MIXTURES, averaged.held_out, list(averaged.mixtures))
+    task = Task(data, averaged, plan, seed, [first])
     for kind in KINDS.values():
         found = kind(task)
         if found is not None:

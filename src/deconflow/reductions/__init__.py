@@ -1,16 +1,19 @@
 """Reductions: facts besides a plain measurement, each with a way there and a way back."""
 
-from deconflow.reductions.base import Known, Learned, PlainFit, within
 from deconflow.reductions.changed_rows import (
     Curves,
     CurvesFound,
     ErrorsFound,
     Folding,
+    Known,
+    Learned,
     LearnErrors,
     Mirrors,
     Parts,
     PartsFound,
+    PlainFit,
     encoded,
+    within,
 )
 from deconflow.reductions.unseen import SelectionFound, Unseen, completed_by
 

@@ -7,6 +7,7 @@ Then as many rows are simulated as were not seen, each with the noise of a row t
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +19,11 @@ from deconflow.mixtures import mix
 from deconflow.noise import GaussianNoise, gaussian
 from deconflow.observations import Observations
 from deconflow.randomness import isolated_rng
-from deconflow.reductions.base import Known, Learned, PlainFit
+from deconflow.reductions.changed_rows import Known, Learned, PlainFit
 from deconflow.saving import refuse
 from deconflow.xd import (
     FitSettings,
     PreparedData,
-    SelectedFit,
     Stopping,
     fit_averaged,
     fit_exact,
@@ -170,7 +170,7 @@ def _all_truths(
     chances = Chances(rule, data, seed)
     some = np.sort(rng.permutation(len(data))[:START_ROWS])
     rows, prepared = PreparedData(seen_rows(data[some], chances)), PreparedData(data)
-    best: SelectedFit | None = None
+    best: Any = None
     for count in COMPONENTS:
         if count > 1 and len(data) < ROWS_PER_COMPONENT * count:
             break
@@ -182,7 +182,6 @@ def _all_truths(
         if best is not None and found.worth <= best.worth:
             break
         best = found
-    assert best is not None
     truths = best.mixture.sample(DRAWS, rng)
     return truths if best.mixture.n_components == 1 else _refined(rule, data, truths, rng, threads)
 

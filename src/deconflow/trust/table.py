@@ -68,6 +68,8 @@ TELLING = 0.02
 #: Polynomials of a probability: shift, spread, skewness and finer shape (Neyman's smooth test).
 DEGREES = (1, 2, 3, 4, 5)
 LARGEST_LOG_RATIO = 50.0
+#: Errors whose logarithms spread by less are all alike.
+ALIKE = 0.05
 
 
 @dataclass(frozen=True)
@@ -206,19 +208,9 @@ class Table:
     def differing(self) -> BoolArray:
         """Whether the errors of each column differ from row to row, by more than a few percent."""
         sd = np.broadcast_to(self.rows.sd, self.rows.seen.shape)
-        columns = zip(sd.T, self.rows.seen.T, strict=True)
-        return np.array([_spread(sizes[seen]) > ALIKE for sizes, seen in columns])
-
-
-#: Errors whose logarithms spread by less are all alike.
-ALIKE = 0.05
-
-
-def _spread(sizes: Array) -> float:
-    """Standard deviation of the logarithms; infinite if some are zero and others not."""
-    if not sizes.any():
-        return 0.0
-    return float(np.log(sizes).std()) if sizes.all() else np.inf
+        columns = [sizes[seen] for sizes, seen in zip(sd.T, self.rows.seen.T, strict=True)]
+        # Errors differ if some are zero and others not, too.
+        return np.array([x.any() and (not x.all() or np.log(x).std() > ALIKE) for x in columns])
 
 
 def make_table(
