@@ -105,8 +105,6 @@ def gathered(value: T) -> list[T]:
 
 def together(work: Callable[[], T]) -> T:
     """Return what a function answers here; what it raises on one rank, it raises on all."""
-    if world() == 1:
-        return work()
     answer: Any = None
     error: Exception | None = None
     try:

@@ -7,8 +7,7 @@ import pytest
 from scipy.stats import kstest, multivariate_normal, norm
 
 from deconflow import GaussianMixture, Observations, noise
-from deconflow.trust.lens import Rows, below, log_p, view
-from deconflow.trust.table import Comparison
+from deconflow.trust.table import Comparison, Rows, below, log_p, view
 
 MIXTURE = GaussianMixture(
     np.array([0.3, 0.7]),

@@ -335,15 +335,19 @@ def regression_of(
     columns = [int(d) for d in (*y, *x)]
     density = fit.density.marginal(columns)
     if data is not None:
-        others, words = reweighted_fits(fit, data, n_refits, random_state)
-        others = others.marginal(columns)
+        refits, words = reweighted_fits(fit, data, n_refits, random_state)
+        others, how = refits.marginal(columns), f"standard errors from {words}"
     elif density.replicates is not None:
-        others, words = density.replicates, density.replicates.in_words()
+        others, how = density.replicates, f"standard errors from {density.replicates.in_words()}"
     else:
-        rows = f"regress({density.names[0]!r}, on={density.names[1:]!r}, w=w, noise=noise)"
-        how = f"no standard errors: give the rows that were fitted, {rows}"
-        return Regression(density, None, how, columns)
-    return Regression(density, others, f"standard errors from {words}", columns)
+        others, how = (
+            None,
+            (
+                "no standard errors: give the rows that were fitted, "
+                f"regress({density.names[0]!r}, on={density.names[1:]!r}, w=w, noise=noise)"
+            ),
+        )
+    return Regression(density, others, how, columns)
 
 
 def reweighted_fits(
@@ -408,13 +412,12 @@ def _in_its_place(prepared: PreparedData, density: Any) -> tuple[FitSettings, EM
     fits = [
         _settled(prepared, fit_exact(draws, k, 0), FLOOR, density.threads) for k in IN_ITS_PLACE
     ]
-    size = len(prepared.data)
-
-    def bic(fit: tuple[FitSettings, EMResult]) -> float:
-        free = n_parameters(fit[0].n_components, density.dim)
-        return float(free * np.log(size) - 2 * size * fit[1].log_likelihood)
-
-    return min(fits, key=bic)
+    size, dim = len(prepared.data), density.dim
+    bic = [
+        n_parameters(how.n_components, dim) * np.log(size) - 2 * size * found.log_likelihood
+        for how, found in fits
+    ]
+    return fits[int(np.argmin(bic))]
 
 
 def _settled(

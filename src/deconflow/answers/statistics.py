@@ -331,8 +331,10 @@ def components_of(model: Any) -> Components:
     own = continuous_part(model.density_)
     if not isinstance(own, MixtureFit):
         other = "an average with other densities" if own.averaged() else "another density"
-        found = OTHERS.get(type(own), other)
-        raise ValueError(f"Expected a mixture of Gaussians, to show its parts; got {found}.")
+        raise ValueError(
+            "Expected a mixture of Gaussians, to show its parts; got "
+            f"{OTHERS.get(type(own), other)}."
+        )
     sizes = sorted({member.n_components for member in own.members})
     if len(sizes) > 1 or sizes[0] > FEW:
         size = " to ".join(str(size) for size in dict.fromkeys([sizes[0], sizes[-1]]))
@@ -342,7 +344,7 @@ def components_of(model: Any) -> Components:
             f"one; got {fits}{size}."
         )
     numbers = partial(_numbers, first=own.members[0])
-    values = np.mean([numbers(member) for member in own.members], axis=0)
+    values = np.mean([*map(numbers, own.members)], axis=0)
     heaviest, errors = np.argsort(-values[:, 0], kind="stable"), None
     if own.replicates is not None and own.replicates.kind == "folds":
         folds = Replicates(own.averaged(), "folds")

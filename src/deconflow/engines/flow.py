@@ -163,14 +163,11 @@ class Flow(Engine):
             units = Standardiser.fit(rows)
             data = standardised(units, rows)
             refuse_far(data, PRECISION)
-            data = data.to()
-            train, held_out = data, None
-            if given.validation_fraction > 0:
-                train, held_out = data.split(given.validation_fraction)
-            names = FlowSettings.__dataclass_fields__
-            own = {name: getattr(given, name) for name in names if hasattr(given, name)}
+            data, share = data.to(), given.validation_fraction
+            train, held_out = data.split(share) if share > 0 else (data, None)
+            names = [name for name in FlowSettings.__dataclass_fields__ if hasattr(given, name)]
             settings = FlowSettings(
-                **own,
+                **{name: getattr(given, name) for name in names},
                 dtype=PRECISION,
                 dim=rows.latent_dim,
                 n_features=data[:1].features().shape[-1],

@@ -128,5 +128,7 @@ def beyond_sample(
                 result.mixture = units.mixture_to_standard(result.mixture)
         return results
 
-    everything = Everything(overview.n_rows, fit)
-    return {"folds": folds_of_sample(overview, n_folds), "everything": everything}
+    return {
+        "folds": folds_of_sample(overview, n_folds),
+        "everything": Everything(overview.n_rows, fit),
+    }

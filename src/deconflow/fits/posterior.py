@@ -405,20 +405,16 @@ def column_numbers(columns: ArrayLike, names: Sequence[str], label: str = "colum
     [1, 0]
     """
     given = np.atleast_1d(np.asarray(columns, dtype=object))
-    last = len(names) - 1
-    known = {name: d for d, name in enumerate(names)}
+    known: dict[Any, int] = {d: d for d in range(len(names))} | {n: d for d, n in enumerate(names)}
     found = []
     for column in given.ravel():
-        whole = isinstance(column, int | np.integer) and not isinstance(column, bool | np.bool_)
-        if whole and 0 <= column <= last:
-            found.append(int(column))
-        elif isinstance(column, str) and column in known:
-            found.append(known[column])
-        else:
+        kind_is_right = isinstance(column, str | int | np.integer) and not isinstance(column, bool)
+        if not kind_is_right or column not in known:
             raise ValueError(
-                f"Expected {label} among {', '.join(names)}, or numbers between 0 and {last}; "
-                f"got {column!r}."
+                f"Expected {label} among {', '.join(names)}, or numbers between 0 and "
+                f"{len(names) - 1}; got {column!r}."
             )
+        found.append(known[column])
     if given.ndim != 1 or not found:
         raise ValueError(f"Expected one or more {label}; got {columns!r}.")
     if len(set(found)) < len(found):

@@ -17,14 +17,16 @@ from deconflow.copies import Copies, find_copies
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import Noise
 from deconflow.observations import Observations, check_groups
-from deconflow.trust.lens import Rows, below, log_p
 from deconflow.trust.table import (
     DEGREES,
     FLOOR,
     LogLikelihood,
+    Rows,
     Sampler,
     Table,
+    below,
     chosen_rows,
+    log_p,
     make_table,
     of_smallest,
     predictive_ranks,

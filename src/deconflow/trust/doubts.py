@@ -1,4 +1,4 @@
-"""All checks of a fit, in the order in which they are shown: each kind in a file."""
+"""All checks of a fit, and the causes of what they object to."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -7,28 +7,10 @@ import numpy as np
 
 from deconflow.certificate import Certificate, Finding
 from deconflow.noise import Noise
-from deconflow.trust.check import FLOOR, UNFIT, Case, Check, Table
-from deconflow.trust.checks import counts, noise, rows, whole
+from deconflow.trust.check import FLOOR, UNFIT, Case, Table
+from deconflow.trust.checks import CHECKS
 from deconflow.xd import FitSettings, PreparedData, Stopping
 
-CHECKS: dict[str, Check] = {
-    "rows": counts.ROWS,
-    "copies": counts.COPIES,
-    "model": whole.MODEL,
-    "order": rows.ORDER,
-    "edges": rows.EDGES,
-    "outliers": rows.OUTLIERS,
-    "dependence": rows.DEPENDENCE,
-    "factor": noise.FACTOR,
-    "tails": noise.TAILS,
-    "skewness": noise.SKEWNESS,
-    "correlation": noise.CORRELATION,
-    "swapped": noise.SWAPPED,
-    "columns": whole.COLUMNS,
-    "joint": whole.JOINT,
-    "learned": counts.LEARNED,
-    "coverage": counts.COVERAGE,
-}
 #: Once a test has objected to the noise, all that have such a p-value may be the reason.
 SUSPECT = 0.05
 #: Steps of EM at most; fewer where the noise is a mixture of Gaussians, and each takes long.
