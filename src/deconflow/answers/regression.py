@@ -306,8 +306,7 @@ class Regression:
         points = np.column_stack([np.tile(y, len(x)), np.repeat(x, len(y), axis=0)])
         log_p = answer.log_prob(points).reshape(len(x), len(y))
         top = log_p.max(1, initial=-np.inf)
-        expected = "x where the model has a density"
-        refuse_where(~np.isfinite(top), expected, got="none", first=first)
+        refuse_where(~np.isfinite(top), "x where the model has a density", got="none", first=first)
         weights = np.exp(log_p - top[:, None])
         shape = (len(x), len(y))
         return GaussianMixture(
@@ -430,6 +429,8 @@ def _settled(
 
 def _floor(prepared: PreparedData, start: GaussianMixture) -> float:
     """Return a floor, in units of the noise, somewhat below the narrowest component."""
-    standard = prepared.rows.units.mixture_to_standard(start)
-    widest = max(eigvalsh(prepared.noise, own)[-1] for own in standard.covariances)
+    widest = max(
+        eigvalsh(prepared.noise, own)[-1]
+        for own in prepared.rows.units.mixture_to_standard(start).covariances
+    )
     return NARROWER / widest if widest > NO_NOISE else 0.0

@@ -190,8 +190,7 @@ def fit_density(
         found = kind(task)
         if found is not None:
             task.so_far.append(found)
-    volume = np.broadcast_to(np.asarray(log_volume), len(data))
-    standings, certificate = _weigh(task, volume, rng)
+    standings, certificate = _weigh(task, np.broadcast_to(np.asarray(log_volume), len(data)), rng)
     start = None if averaged.all_chose else averaged.singles[0]
     proposing = PreparedData(data).fit(averaged.settings, rng, start).mixture
     parts = {each.name: each.parts for each in task.so_far}

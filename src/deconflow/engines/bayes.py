@@ -77,8 +77,9 @@ class BayesSolution:
         density = MixtureFit(self.mixtures, names, threads)
         each = [snapshot for chain in self.snapshots for snapshot in chain]
         if len(each) > 1:
-            draws = [MixtureFit([mixture], names, threads) for mixture in each]
-            density.replicates = Replicates(draws, "draws")
+            density.replicates = Replicates(
+                [MixtureFit([mixture], names, threads) for mixture in each], "draws"
+            )
         return density
 
     def words(self) -> str:
@@ -168,8 +169,9 @@ class Bayes(Engine):
         """Sample the chains of every part, those in a file left as they are."""
         given = self.settings
         floors = [float(value) for value in np.ravel(given.floor)]
-        identity = repr((settings, floors, given.n_chains, given.random_state))
-        finished = _FinishedChains(given.checkpoint, rows, identity)
+        finished = _FinishedChains(
+            given.checkpoint, rows, repr((settings, floors, given.n_chains, given.random_state))
+        )
         seeds = rng.randint(2**31 - 1, size=given.n_chains).tolist()
         own = [seeds[p :: len(parts)] for p in range(len(parts))]
         workers = cpus(run.threads)
@@ -203,8 +205,7 @@ class Bayes(Engine):
             rows, weights = lay_out(held, prepared.rows.units), row_weights(held)
             each = [log_p(mix(chain.snapshots), rows, threads) for chain in these]
             means = np.average(each, axis=1, weights=weights)
-            whole = np.logaddexp.reduce(each, axis=0) - np.log(len(each))
-            score += float(weights @ whole)
+            score += float(weights @ (np.logaddexp.reduce(each, axis=0) - np.log(len(each))))
             spread += float(weights.sum() * np.var(means, ddof=1)) if len(these) > 1 else 0.0
             total += float(weights.sum())
         own = float(np.sqrt(spread / total)) if self.settings.n_chains > 1 else None

@@ -198,8 +198,7 @@ def _band_of_densities(density: "FittedDensity", points: Any, level: float) -> B
 
 def _grid_of(density: "FittedDensity") -> Array:
     """Return evenly spaced points ``(N, 1)`` where almost all of a density of one column lies."""
-    draws = density.sample(DRAWS, 0)[:, 0]
-    low, high = np.quantile(draws, [ENDS, 1 - ENDS])
+    low, high = np.quantile(density.sample(DRAWS, 0)[:, 0], [ENDS, 1 - ENDS])
     pad = PAD * (high - low)
     return np.linspace(low - pad, high + pad, POINTS)[:, None]
 
@@ -217,8 +216,9 @@ def _band_of_quantiles(density: "FittedDensity", quantiles: Any, points: Any, le
         )
     grid = fine_grid(density, POINTS, FINE_POINTS)
     value, half = _with_half_width(density, partial(quantiles_of, shares=shares, grid=grid), level)
-    words = [f"share of {density.names[0]}"]
-    return Band(shares, value, value - half, value + half, float(level), words)
+    return Band(
+        shares, value, value - half, value + half, float(level), [f"share of {density.names[0]}"]
+    )
 
 
 def _with_half_width(density: Any, of: Numbers, level: float) -> tuple[Array, Array]:
@@ -683,8 +683,7 @@ class FittedDensity(ABC):
 
 def seen_through(data: Observations, given: IntArray, dim: int) -> Observations:
     """Say of rows that measure only some dimensions what they see of the whole truth."""
-    onto = np.eye(dim)[given]
-    own = data.projections() @ onto
+    own = data.projections() @ np.eye(dim)[given]
     return replace(data, projection=np.broadcast_to(own, (len(data), *own.shape[1:])))
 
 

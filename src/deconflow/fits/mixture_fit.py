@@ -98,8 +98,9 @@ class ExactPosterior(Posterior):
         return self._ask(lambda mixture, _: (mixture.sample(n_samples, rng),), numbers)[0]
 
     def _quantiles(self, shares: Array) -> Array:
-        each = self._ask(lambda mixture, rows: [mixture.quantiles_at(q[rows]) for q in shares])
-        return np.stack(each)
+        return np.stack(
+            self._ask(lambda mixture, rows: [mixture.quantiles_at(q[rows]) for q in shares])
+        )
 
     def _probability(self, lower: Array, upper: Array) -> Array:
         found = self._ask(
@@ -201,8 +202,9 @@ class MixtureFit(FittedDensity):
         """Posterior of each row's true value: a mixture per row."""
         if not isinstance(data.noise, GaussianNoise) and self.other_laws is not None:
             return self.other_laws.posterior(data, n_samples, n_proposals, random_state)
-        seed = as_seed(random_state)
-        return ExactPosterior.of(self.mixture, data, self.names, self.threads, n_samples, seed)
+        return ExactPosterior.of(
+            self.mixture, data, self.names, self.threads, n_samples, as_seed(random_state)
+        )
 
     def exact(self, *, gaussian_noise: bool) -> bool:
         """Return whether the noise is Gaussian, or enters as a mixture of Gaussians."""
@@ -314,8 +316,9 @@ class BlendFit(FittedDensity):
         """Posterior of each row's true value: the parts' own, by the shares of each row."""
         mixture = self.as_mixture()
         if mixture is not None and self.exact(gaussian_noise=isinstance(data.noise, GaussianNoise)):
-            whole = MixtureFit([mixture], self.names, self.threads)
-            return whole.posterior(data, n_samples, n_proposals, random_state)
+            return MixtureFit([mixture], self.names, self.threads).posterior(
+                data, n_samples, n_proposals, random_state
+            )
         pieces = self._pieces(data, n_samples, n_proposals, check_random_state(random_state))
         return WeightedPosterior.of_pieces(len(data), n_samples, self.names, pieces)
 

@@ -125,8 +125,9 @@ class Posterior(ABC):
         shares = np.atleast_1d(as_floats(q, "q"))
         if shares.ndim != 1 or not shares.size or not ((shares > 0) & (shares < 1)).all():
             raise ValueError(f"Expected q between 0 and 1; got {q!r}.")
-        shape = (len(shares), *self.mean.shape)
-        found = self._quantiles(np.broadcast_to(shares[:, None, None], shape))
+        found = self._quantiles(
+            np.broadcast_to(shares[:, None, None], (len(shares), *self.mean.shape))
+        )
         return found[0] if np.ndim(q) == 0 else found
 
     def interval(self, level: float = 0.9) -> tuple[Array, Array]:
@@ -284,8 +285,9 @@ class Posterior(ABC):
         n_samples, random_state
             As for :meth:`to_xarray`.
         """
-        convert = need("arviz_base", "its objects were asked for").convert_to_datatree
-        return convert(self.to_xarray(n_samples, random_state))
+        return need("arviz_base", "its objects were asked for").convert_to_datatree(
+            self.to_xarray(n_samples, random_state)
+        )
 
     def _units(self) -> dict[str, str]:
         """Return the units of the columns that have one."""

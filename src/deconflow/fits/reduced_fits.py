@@ -108,8 +108,7 @@ class GivenFit(FittedDensity):
         random_state: RandomState = 0,
     ) -> Posterior:
         """Posterior of each row's true value."""
-        rows = self.standardised(data)
-        inner = self.inner.posterior(rows, n_samples, n_proposals, random_state)
+        inner = self.inner.posterior(self.standardised(data), n_samples, n_proposals, random_state)
         location, scale = self.curves.at(self.covariates_of(data))
         return MovedPosterior(
             self.names, location + scale * inner.mean,
@@ -194,15 +193,13 @@ class PartsFit(FittedDensity):
         self.names, self.threads, self.ends = self.inner.names, self.inner.threads, self.inner.ends
 
     def _log_prob(self, v: Array) -> Array:
-        rest = max(1e-300, 1.0 - self.atom_weights.sum())
-        return self.inner._log_prob(v) + np.log(rest)
+        return self.inner._log_prob(v) + np.log(max(1e-300, 1.0 - self.atom_weights.sum()))
 
     def _sample(self, n: int, random_state: RandomState) -> Array:
         """Draw ``(n, D)``; some exactly at an atom."""
         rng = check_random_state(random_state)
         drawn = self.inner._sample(n, rng).copy()
-        edges = np.cumsum(self.atom_weights)
-        which = edges.searchsorted(rng.uniform(size=n), side="right")
+        which = np.cumsum(self.atom_weights).searchsorted(rng.uniform(size=n), side="right")
         at = which < len(self.atoms)
         drawn[at] = self.atoms[which[at]]
         return drawn
@@ -257,8 +254,7 @@ class PartsFit(FittedDensity):
         q, _ = memberships(self.shares, self.known(data), rest)
         count = len(self.atoms)
         of_background = q[count] if self.background is not None else np.zeros(len(data))
-        signal = np.maximum(q[:count].sum(0) + q[-1], 1e-300)
-        return (q[:count] / signal).T, of_background
+        return (q[:count] / np.maximum(q[:count].sum(0) + q[-1], 1e-300)).T, of_background
 
     def exact(self, *, gaussian_noise: bool) -> bool:
         """Whether the continuous part is."""

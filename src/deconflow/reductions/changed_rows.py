@@ -105,8 +105,9 @@ class Known:
         bounds = self.bounds_of(rows)
         if bounds is not None:
             bounds.check_rows(rows, rows.names, background=self.background is not None)
-        atoms = as_atoms(self.atoms, rows.names, bounds)
-        return Known(bounds, atoms, as_background(self.background, rows))
+        return Known(
+            bounds, as_atoms(self.atoms, rows.names, bounds), as_background(self.background, rows)
+        )
 
 
 def within(rows: Observations, bounds: Bounds | None) -> Observations:

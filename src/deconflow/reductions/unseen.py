@@ -230,8 +230,9 @@ class _Simulation:
                 )
             unseen = np.square(sds)[:, :, None] * np.eye(data.dim)
             seen = np.broadcast_to(data.noise.covariance(), (n, data.dim, data.dim))
-            noise = gaussian(covariance=np.concatenate([seen, unseen]))
-            completed = replace(completed, noise=noise)
+            completed = replace(
+                completed, noise=gaussian(covariance=np.concatenate([seen, unseen]))
+            )
         plain = data.weights is None and len(some) == n
         return replace(completed, weights=None) if plain else completed
 

@@ -151,8 +151,10 @@ def _coverage(case: Case) -> Finding | None:
     weight = np.exp(log_p) * np.asarray(samples.weights, np.float64)
     size = np.square(weight.sum(1)) / np.maximum(np.square(weight).sum(1), 1e-300)
     share = float(np.mean(size < FEWEST_SAMPLES))
-    numbers = {"share": share, "fewest": FEWEST_SAMPLES, "draws": float(w.shape[1])}
-    return Finding(p=float(share <= MOST_UNCOVERED), numbers=numbers)
+    return Finding(
+        p=float(share <= MOST_UNCOVERED),
+        numbers={"share": share, "fewest": FEWEST_SAMPLES, "draws": float(w.shape[1])},
+    )
 
 
 # Correlation of neighbouring rows.
@@ -228,8 +230,9 @@ def _edges(case: Case) -> Finding:
     shift = table.units.location[d] if table.data.projection is None else 0.0  # else it differs
     numbers = {"upper": upper, "expected": float(gain)}
     numbers["edge"] = float(shift + edge * table.units.measured_scale[d])  # as users know it
-    p = of_smallest(np.exp(-gain), len(beyond))
-    return Finding("", p, float(gain), (table.names[d],), numbers)
+    return Finding(
+        "", of_smallest(np.exp(-gain), len(beyond)), float(gain), (table.names[d],), numbers
+    )
 
 
 def _edges_caution(finding: Finding) -> str:
@@ -437,8 +440,7 @@ def _wider(table: Table) -> Array:
             factors = np.where(np.arange(len(table.names)) == d, size, 1.0)
             wide = log_p(table.mixture, table.rows.stretched(factors)) - table.view.log_p
             # The idle variance of a missing value was stretched, too.
-            idle = np.where(seen, 0.0, np.log(size))
-            more += ratio(wide + idle[:, None]) / len(TAIL_FACTORS)
+            more += ratio(wide + np.where(seen, 0.0, np.log(size))[:, None]) / len(TAIL_FACTORS)
         total += np.log1p(TAIL_SHARE * (more - 1))
     return total
 
@@ -447,8 +449,9 @@ def _tails_alternative(table: Table, finding: Finding, df: float) -> Alternative
     noise = table.data.noise
     if not (isinstance(noise, GaussianNoise) and noise.diagonal and noise.factor.min() > 0):
         raise ValueError(f"Expected independent Gaussian noise; got {noise!r}.")
-    law = student_t(noise.factor[0] if noise.shared else noise.factor, df)
-    return {"df": df}, restricted(law, noise)
+    return {"df": df}, restricted(
+        student_t(noise.factor[0] if noise.shared else noise.factor, df), noise
+    )
 
 
 def _tails_caution(finding: Finding) -> str:
@@ -579,8 +582,7 @@ DRAWS = 19
 
 
 def _columns(case: Case) -> Finding:
-    results = _of_table(case) if case.data.noise.additive else _of_ranks(case)
-    p, gains = zip(*results, strict=True)
+    p, gains = zip(*(_of_table(case) if case.data.noise.additive else _of_ranks(case)), strict=True)
     worst = int(np.argmin(p))
     numbers = dict(zip(case.names, p, strict=True))
     return Finding("", of_smallest(p), gains[worst], (case.names[worst],), numbers)

@@ -207,8 +207,7 @@ def _parts(mixture: GaussianMixture, rows: Rows) -> Iterator[tuple[int, int, Arr
                 covariance + rows.covariances[:, j], (len(rows.w), *rows.covariances.shape[2:])
             )
             precision = np.asarray(np.linalg.inv(total), np.float64)
-            offset = rows.w - mean - rows.shifts[:, None, j]
-            residual = np.where(rows.seen[:, None], offset, 0.0)
+            residual = np.where(rows.seen[:, None], rows.w - mean - rows.shifts[:, None, j], 0.0)
             distance = np.einsum("nci,ncj,nij->nc", residual, residual, precision, optimize=True)
             constant = np.linalg.slogdet(total)[1] + rows.w.shape[2] * LOG_2PI
             log_joint = log_shares[:, None, j] - 0.5 * (distance + constant[:, None])
@@ -320,8 +319,7 @@ class Comparison:
         # The mean of the companions has an error of its own.
         draws = functions.shape[1] - 1
         blur = (1 + 1 / draws) / (draws - 1)
-        full = np.square(companions).sum(0)
-        share = np.square(left).sum(0) / np.maximum(full, 1e-300)
+        share = np.square(left).sum(0) / np.maximum(np.square(companions).sum(0), 1e-300)
         return Sums(raw - self._at_rows @ self._white @ slopes, blur * left.T @ left, share)
 
     def _weighed(self, values: Array) -> tuple[Array, Array]:
@@ -414,8 +412,9 @@ def make_table(
     data = data[chosen_rows(data, rng)]
     units = Standardiser.powers_of_two(data)
     ready = units.observations(data)
-    given = None if working is None else units.mixture_to_standard(working)
-    mixture = fitting_lens(ready, given, rng)
+    mixture = fitting_lens(
+        ready, None if working is None else units.mixture_to_standard(working), rng
+    )
     parts = min(data.noise.as_mixture().n_parts, MOST_PARTS) * mixture.n_components
     most = MOST_NUMBERS / max(n_parameters(mixture.n_components, mixture.dim), parts)
     draws = int(np.clip(min(MOST_VALUES, most) / len(data), FEWEST_DRAWS, MOST_DRAWS))
@@ -425,16 +424,16 @@ def make_table(
     with isolated_rng(seed):
         v = units.to_standard(sample(draws * len(data), seed)).reshape(draws, len(data), -1)
         companions = [np.asarray(ready.remeasure(each).w) for each in v]
-    rows = Rows.of(ready, [ready.measured(), *companions])
-    return Table(ready, rows, mixture, names, units, data)
+    return Table(
+        ready, Rows.of(ready, [ready.measured(), *companions]), mixture, names, units, data
+    )
 
 
 def chosen_rows(data: Observations, rng: np.random.RandomState) -> IntArray:
     """Return some rows at random, in their order: one of each group, since others say the same."""
     order = rng.permutation(len(data))
     if data.groups is not None:
-        firsts = np.unique(data.groups[order], return_index=True)[1]
-        order = rng.permutation(order[firsts])
+        order = rng.permutation(order[np.unique(data.groups[order], return_index=True)[1]])
     return np.sort(order[:MOST_ROWS])
 
 
@@ -460,8 +459,9 @@ def fitting_lens(
         parameters = n_parameters(count, data.latent_dim)
         if tried and parameters > most:
             break
-        stopping = Stopping(tol=1e-5, max_iter=100, accelerate=True)
-        settings = FitSettings(count, floor=FLOOR, stopping=stopping)
+        settings = FitSettings(
+            count, floor=FLOOR, stopping=Stopping(tol=1e-5, max_iter=100, accelerate=True)
+        )
         result = prepared.fit_best(settings, 1 if count == 1 else STARTS, rng)
         value = len(data) * result.log_likelihood - parameters * weight_inflation(data)
         tried.append((value, result.mixture))
