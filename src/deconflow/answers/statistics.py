@@ -216,8 +216,9 @@ def statistics_of(
     grids = [fine_grid(density.marginal([d]), POINTS, FINE_POINTS) for d in range(density.dim)]
 
     def figures(answer: FittedDensity) -> Array:
-        columns = ((answer.marginal([d]), grid) for d, grid in enumerate(grids))
-        quantiles = [quantiles_of(column, shares, grid) for column, grid in columns]
+        quantiles = [
+            quantiles_of(answer.marginal([d]), shares, grid) for d, grid in enumerate(grids)
+        ]
         mean, covariance = points.moments(answer)
         sd = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         size = np.where(sd > 0, sd, np.nan)  # one after the other: variances may be huge, or tiny

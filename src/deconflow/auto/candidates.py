@@ -326,42 +326,37 @@ MOST_DENSITIES, MOST_DENSITIES_IF_QUICK = 4e9, 1e9
 
 
 def fit_splines(task: Task) -> Candidate | None:
-    """Fit a log-spline without each fold, as a mixture of Gaussians."""
-    if task.data.latent_dim > MOST_COLUMNS or task.data.projection is not None:
+    """Fit a log-spline without each fold, as a mixture of Gaussians, from one fit to all rows.
+
+    Of a group of processes each fits some.
+    """
+    data, plan = task.data, task.plan
+    if data.latent_dim > MOST_COLUMNS or data.projection is not None:
         return None
     try:
         folds = thinned(task.averaged.folds, MOST_ROWS)
-        mixtures = _without_each_fold(task, folds)
+        rows = np.sort(np.concatenate([fold.held for fold in folds]))
+        some = data if len(rows) == len(data) else data[rows]
+        _check_work(some, MOST_WORK_IF_QUICK if plan.quick else MOST_WORK)
+        plan.progress.begin("fitting log-splines", steps=1 + len(folds))
+        # One thread per fit: those of numpy's products would stand in the way of the folds'.
+        with threadpool_limits(limits=1, user_api="blas"):
+            whole = fit_log_spline(some)
+            plan.progress.advance()
+            if not whole.converged:
+                raise ValueError("Its fit did not converge: some rows may be too far from others.")
+
+            def without(fold: Fold) -> GaussianMixture:
+                found = fit_log_spline(data[fold.kept], start=whole).mixture
+                plan.progress.advance()
+                return found
+
+            with ThreadPoolExecutor(plan.n_jobs) as pool:
+                mixtures = ranks.spread(lambda mine: list(pool.map(without, mine)), folds)
     except ValueError as reason:
         task.notes.append(f"There is no log-spline. {reason}")
         return None
     return task.scored("spline", mixtures, folds)
-
-
-def _without_each_fold(task: Task, folds: list[Fold]) -> list[GaussianMixture]:
-    """Fit without each fold, from one fit to all rows; raise ValueError where none can be had.
-
-    Of a group of processes each fits some.
-    """
-    rows = np.sort(np.concatenate([fold.held for fold in folds]))
-    data, progress = task.data, task.plan.progress
-    some = data if len(rows) == len(data) else data[rows]
-    _check_work(some, MOST_WORK_IF_QUICK if task.plan.quick else MOST_WORK)
-    progress.begin("fitting log-splines", steps=1 + len(folds))
-    # One thread per fit: those of numpy's products would stand in the way of the folds'.
-    with threadpool_limits(limits=1, user_api="blas"):
-        whole = fit_log_spline(some)
-        progress.advance()
-        if not whole.converged:
-            raise ValueError("Its fit did not converge: some rows may be too far from others.")
-
-        def without(fold: Fold) -> GaussianMixture:
-            found = fit_log_spline(data[fold.kept], start=whole).mixture
-            progress.advance()
-            return found
-
-        with ThreadPoolExecutor(task.plan.n_jobs) as pool:
-            return ranks.spread(lambda mine: list(pool.map(without, mine)), folds)
 
 
 def _check_work(data: Observations, most: int) -> None:

@@ -229,23 +229,17 @@ def _compare(
     """Standings of candidates, and the log-likelihoods of the rows that all were scored on."""
     log_p, rows = compared(candidates)
     weights = row_weights(data)[rows]
-    shares = _with_mixtures(weigh(candidates, row_weights(data), data.latent_dim, rng), candidates)
+    shares = weigh(candidates, row_weights(data), data.latent_dim, rng)
+    flows, most = np.array([each.name == "flows" for each in candidates]), 1 - SMALLEST_BESIDE_FLOWS
+    if shares[flows].sum() > most:  # flows never stand alone
+        others = shares * ~flows if shares[~flows].any() else np.eye(len(shares))[0]
+        shares = most * shares * flows / shares[flows].sum() + (1 - most) * others / others.sum()
     log_p = log_p - volume[rows]
     behind, error = paired(log_p, weights)
     means = np.average(log_p, axis=1, weights=weights)
     names = [each.name for each in candidates]
     figures = np.stack([means, behind, error, shares], 1).tolist()
     return {n: Standing(*each) for n, each in zip(names, figures, strict=True)}, log_p, rows
-
-
-def _with_mixtures(shares: Array, candidates: list[Candidate]) -> Array:
-    """See to it that flows never stand alone."""
-    flows = np.array([each.name == "flows" for each in candidates])
-    most = 1 - SMALLEST_BESIDE_FLOWS
-    if shares[flows].sum() <= most:
-        return shares
-    others = shares * ~flows if shares[~flows].any() else np.eye(len(shares))[0]
-    return most * shares * flows / shares[flows].sum() + (1 - most) * others / others.sum()
 
 
 def _certified(fitted: Fitted, data: Observations) -> Certificate:

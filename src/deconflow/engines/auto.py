@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from deconflow import ranks
 from deconflow._limits import cpus
 from deconflow.auto import Fitted, Plan, ensemble_of, fit_density, fixed
-from deconflow.certificate import Certificate
 from deconflow.core import EVERYTHING, Run
 from deconflow.engines.shared import Engine, beyond_sample, refuse_rows
 from deconflow.fits import (
@@ -55,11 +54,6 @@ class AutoSolution:
     fitted: Fitted
     standardiser: Standardiser
     seed: int = 0
-
-    @property
-    def certificate(self) -> Certificate:
-        """What the held-out rows say."""
-        return self.fitted.certificate
 
     @property
     def working(self) -> GaussianMixture:
@@ -119,10 +113,12 @@ class AutoSolution:
 
     def attributes(self) -> dict[str, Any]:
         """Return what Deconvolver shows."""
-        to_units = self.standardiser.mixture_from_standard
         return {
             "weights_": {name: each.share for name, each in self.fitted.standings.items()},
-            "mixtures_": list(map(to_units, self.fitted.mixtures_by_fold())),
+            "mixtures_": [
+                self.standardiser.mixture_from_standard(each)
+                for each in self.fitted.mixtures_by_fold()
+            ],
             "selection_": self.fitted.table,
             "histories_": [member.history for member in self.fitted.members],
             "standardiser_": self.standardiser,

@@ -93,9 +93,11 @@ class BayesSolution:
 
     def attributes(self) -> dict[str, Any]:
         """Return what BayesianXDGMM shows."""
-        shown = ("floors", "n_used", "n_components", "n_sweeps", "n_rows", "held_out_score")
-        found = {f"{name}_": getattr(self, name) for name in (*shown, "chain_spread")}
-        return found | {"mixtures_": self.mixtures}
+        shown = (
+            "floors", "n_used", "n_components", "n_sweeps", "n_rows", "held_out_score",
+            "chain_spread", "mixtures",
+        )  # fmt: skip
+        return {f"{name}_": getattr(self, name) for name in shown}
 
 
 #: The rows of some chains, and those that they leave out.

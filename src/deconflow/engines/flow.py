@@ -105,8 +105,10 @@ class FlowSolution:
         """Return what is saved."""
         from deconflow.densities import as_arrays
 
-        states = as_arrays(self.network), as_arrays(self.posterior)
-        return FlowWeights(self.settings, self.standardiser, *states, self.history)
+        return FlowWeights(
+            self.settings, self.standardiser,
+            as_arrays(self.network), as_arrays(self.posterior), self.history,
+        )  # fmt: skip
 
     def attributes(self) -> dict[str, Any]:
         """Return what FlowDeconvolver shows."""

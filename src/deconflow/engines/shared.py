@@ -110,11 +110,9 @@ def beyond_sample(
     units
         The units of the mixtures; None for the user's.
     """
-    if run.beyond is None:
+    if run.beyond is None or run.beyond[1].n_rows <= len(run.beyond[1].sample_numbers):
         return {}
     stream, overview = run.beyond
-    if overview.n_rows <= len(overview.sample_numbers):
-        return {}
 
     def fit(jobs: list[Job]) -> list[EMResult]:
         passed = _passes(run.progress, overview.n_rows)

@@ -268,8 +268,7 @@ class PartsFit(FittedDensity):
         return PartsFit(self.inner._marginal(columns), self.atoms[:, columns], self.atom_weights)
 
     def _one_column(self) -> SmoothColumn | ColumnWithAtoms:
-        rest = self.inner._column
-        weights = self.atom_weights
+        rest, weights = self.inner._column, self.atom_weights
         return ColumnWithAtoms(rest, self.atoms[:, 0], weights) if len(weights) else rest
 
     def measuring(self, rows: Observations) -> "PartsFit":

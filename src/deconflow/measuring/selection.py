@@ -167,7 +167,7 @@ class Rule:
     of_truth: bool
     takes: frozenset[str] = frozenset()
     columns: Any = None
-    errors: Callable[[Array], Any] | None = None
+    errors: Any = None
 
     def __call__(
         self, points: Array, rows: IntArray | None = None, sd: Array | None = None
@@ -216,8 +216,7 @@ def as_rule(selection: Any, of: str, names: Sequence[str], data: Observations) -
     rule = _rule(said, names, data)
     if data.weights is not None:
         rule, data = rule.take(np.asarray(data.weights) > 0), data.with_weight()
-    sd = np.sqrt(np.broadcast_to(np.asarray(data.noise.variance()), data.w.shape))
-    chances = rule(data.measured(), np.arange(len(data)), sd)
+    chances = rule(data.measured(), np.arange(len(data)), _sd(data.noise))
     if not chances.any():
         raise ValueError(
             "Expected a selection by which some of the rows can be seen; got probability zero at "
@@ -325,8 +324,7 @@ class Chances:
 
     def __init__(self, rule: Rule, data: Observations, seed: int) -> None:
         self.rule = rule
-        one_law = data.noise.shared and rule.columns is None
-        alike = one_law or rule.of_truth or rule.errors is not None
+        alike = rule.of_truth or rule.errors or (data.noise.shared and rule.columns is None)
         plain = isinstance(data.noise, GaussianNoise) and data.noise.independent
         self.closed_form = rule.errors is None and rule.seen is None and plain
         most = 1 if alike else LAWS if self.closed_form else LAWS_WITH_DRAWS
@@ -392,7 +390,6 @@ class Chances:
 
 def said_errors(rule: Rule, v: Array) -> Array:
     """Return the standard deviations that users say unseen truths ``(N, D)`` are measured with."""
-    assert rule.errors is not None
     sd = np.asarray(rule.errors(v), np.float64)
     if sd.shape != v.shape or not (np.isfinite(sd) & (sd >= 0)).all():
         raise ValueError(

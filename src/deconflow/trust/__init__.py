@@ -1,8 +1,7 @@
 """How far an answer can be trusted: checks of the model, the noise and the rows."""
 
 from deconflow.trust.check import Case
-from deconflow.trust.checks import CHECKS
-from deconflow.trust.doubts import find_doubts
+from deconflow.trust.checks import CHECKS, find_doubts
 from deconflow.trust.table import predictive_ranks, simulate_like
 
 __all__ = [

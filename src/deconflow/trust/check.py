@@ -119,11 +119,10 @@ class Case:
     @cached_property
     def rows(self) -> Observations:
         """The rows, with those that repeat others as a group if nobody has named groups."""
-        if self.grouped:
-            return self.data
-        if not self.repeated.surprising:
-            return replace(self.data, groups=None)
-        return replace(self.data, groups=check_groups(self.data.w, self.repeated.groups, "groups"))
+        copies, groups = self.repeated, None
+        if copies.surprising:
+            groups = check_groups(self.data.w, copies.groups, "groups")
+        return self.data if self.grouped else replace(self.data, groups=groups)
 
     @cached_property
     def n_rows(self) -> int:
