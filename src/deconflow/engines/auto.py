@@ -73,8 +73,9 @@ class AutoSolution:
         if all(len(parts[name]) == folds for name in shares):
             weights, alone = list(shares.values()), named.alone
             blends = [BlendFit(weights, [alone(n, f) for n in shares]) for f in range(folds)]
-            kinds = [(share, alone(name)) for name, share in shares.items()]
-            found.replicates = Replicates(blends, "folds", kinds)
+            found.replicates = Replicates(
+                blends, "folds", [(share, alone(name)) for name, share in shares.items()]
+            )
         return found
 
     def candidates(self, names: list[str], threads: int | None) -> dict[str, FittedDensity]:

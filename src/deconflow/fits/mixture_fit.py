@@ -240,11 +240,10 @@ class MixtureFit(FittedDensity):
         q = np.empty((len(data), count)) if responsibilities else None
         # How many numbers a row becomes on its way to the compiled kernel.
         few = data.noise.shared or len(data) <= ROWS_FOR_PARTS
-        noise = data.noise if few else data.noise[:ROWS_FOR_PARTS]
+        law = data.noise if few else data.noise[:ROWS_FOR_PARTS]
         values = data.dim if data.noise.independent else data.dim**2
         values += 0 if data.projection is None else data.dim * data.latent_dim
-        numbers = 4 * noise.as_mixture().n_parts * (values + data.dim)
-        numbers += 2 * count if responsibilities else 0
+        numbers = 4 * law.as_mixture().n_parts * (values + data.dim) + 2 * count * responsibilities
         for some in row_slices(len(data), numbers):
             # All rows as they are, which know what has been made of their law.
             rows = data if some == slice(0, len(data)) else data[some]

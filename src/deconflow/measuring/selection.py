@@ -238,8 +238,12 @@ def _rule(said: Selection, names: Sequence[str], data: Observations) -> Rule:
     if isinstance(said.seen, str):
         items = re.split(r"\s*(?:&|,|\band\b)\s*", said.seen.strip())
         ranges = _one_for_each_column(parse_ranges(items, names, "selection"), said.seen)
-        numbered = tuple((list(names).index(each.name), each) for each in ranges)
-        return Rule(None, numbered, of_truth, errors=said.errors)
+        return Rule(
+            None,
+            tuple((list(names).index(each.name), each) for each in ranges),
+            of_truth,
+            errors=said.errors,
+        )
     if not callable(said.seen):
         raise TypeError(
             "Expected selection as a function of points, an Efficiency, or text such as "
@@ -296,8 +300,12 @@ def _checked(chances: Any, count: int) -> Array:
             f"Expected selection to return shape ({count},), one probability per point; "
             f"got {found.shape}."
         )
-    expected = "selection to return probabilities between 0 and 1"
-    refuse_where(~((found >= 0) & (found <= 1)), expected, found, shared=True)
+    refuse_where(
+        ~((found >= 0) & (found <= 1)),
+        "selection to return probabilities between 0 and 1",
+        found,
+        shared=True,
+    )
     return found
 
 

@@ -12,10 +12,12 @@ from deconflow.reductions.changed_rows import (
     Parts,
     PartsFound,
     PlainFit,
+    SelectionFound,
+    Unseen,
+    completed_by,
     encoded,
     within,
 )
-from deconflow.reductions.unseen import SelectionFound, Unseen, completed_by
 
 #: In this order; errors are learned before them all.
 REDUCTIONS = (Unseen, Parts, Curves, Mirrors)
