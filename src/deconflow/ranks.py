@@ -31,12 +31,15 @@ class LostRankError(RuntimeError):
 
 def world() -> int:
     """Return how many processes work together."""
-    return sys.modules["torch.distributed"].get_world_size() if _together() else 1
+    group = sys.modules.get("torch.distributed")  # not imported, it has no group
+    if group is None or _alone.get() or not (group.is_available() and group.is_initialized()):
+        return 1
+    return group.get_world_size()
 
 
 def rank() -> int:
     """Return the number of this process, from zero."""
-    return sys.modules["torch.distributed"].get_rank() if _together() else 0
+    return sys.modules["torch.distributed"].get_rank() if world() > 1 else 0
 
 
 def is_first() -> bool:
@@ -102,8 +105,6 @@ def gathered(value: T) -> list[T]:
 
 def together(work: Callable[[], T]) -> T:
     """Return what a function answers here; what it raises on one rank, it raises on all."""
-    if world() == 1:
-        return work()
     answer: Any = None
     error: Exception | None = None
     try:
@@ -118,6 +119,8 @@ def together(work: Callable[[], T]) -> T:
 
 def spread(work: Callable[[list[Item]], list[T]], items: list[Item]) -> list[T]:
     """Let each rank work on some of the items by itself; return the answers to all of them."""
+    if world() == 1:
+        return work(items)
     count, mine = world(), items[rank() :: world()]
     answers = gathered(together(lambda: alone()(work)(mine)))
     return [answers[i % count][i // count] for i in range(len(items))]
@@ -147,8 +150,3 @@ def _talk(function: str, *arguments: Any) -> None:
             f"Expected all {world()} processes to go on; got no answer from one, which has failed "
             "or was killed. Look at what it said, and give the same command again."
         ) from error
-
-
-def _together() -> bool:
-    group = sys.modules.get("torch.distributed")  # not imported, it has no group
-    return bool(group and not _alone.get() and group.is_available() and group.is_initialized())

@@ -14,11 +14,10 @@ from short_fits import let_flows_win, shorten, shorten_chains
 
 from deconflow import Deconvolver, GaussianMixture, Observations, noise, progress
 from deconflow.auto import candidates, flows
-from deconflow.auto.candidates import Candidate, Plan, best_weights, compared, weigh
+from deconflow.auto.candidates import Candidate, Plan, best_weights, compared, fit_splines, weigh
 from deconflow.auto.candidates import stack as stack_with
 from deconflow.auto.fit import try_flows
 from deconflow.auto.flows import network_of, refit, score
-from deconflow.auto.mixtures import fit_splines
 from deconflow.densities import MixtureDensity
 from deconflow.objectives import Chains
 from deconflow.xd import Fold

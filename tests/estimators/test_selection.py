@@ -14,8 +14,7 @@ from deconflow import (
     Selection,
     noise,
 )
-from deconflow.measuring import as_rule, seen_rows
-from deconflow.measuring.chances import Chances
+from deconflow.measuring import Chances, as_rule, seen_rows
 
 
 def table(seed=0, n=800, sizes=(0.3, 0.9)):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from deconflow import XDGMM, Deconvolver, GaussianMixture, Observations, core, open_rows, streams
-from deconflow.auto.mixtures import thinned
+from deconflow.auto.candidates import thinned
 from deconflow.engines.shared import folds_of_sample
 from deconflow.xd import (
     CrossFits,

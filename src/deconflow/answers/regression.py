@@ -306,8 +306,7 @@ class Regression:
         points = np.column_stack([np.tile(y, len(x)), np.repeat(x, len(y), axis=0)])
         log_p = answer.log_prob(points).reshape(len(x), len(y))
         top = log_p.max(1, initial=-np.inf)
-        expected = "x where the model has a density"
-        refuse_where(~np.isfinite(top), expected, got="none", first=first)
+        refuse_where(~np.isfinite(top), "x where the model has a density", got="none", first=first)
         weights = np.exp(log_p - top[:, None])
         shape = (len(x), len(y))
         return GaussianMixture(
@@ -335,15 +334,19 @@ def regression_of(
     columns = [int(d) for d in (*y, *x)]
     density = fit.density.marginal(columns)
     if data is not None:
-        others, words = reweighted_fits(fit, data, n_refits, random_state)
-        others = others.marginal(columns)
+        refits, words = reweighted_fits(fit, data, n_refits, random_state)
+        others, how = refits.marginal(columns), f"standard errors from {words}"
     elif density.replicates is not None:
-        others, words = density.replicates, density.replicates.in_words()
+        others, how = density.replicates, f"standard errors from {density.replicates.in_words()}"
     else:
-        rows = f"regress({density.names[0]!r}, on={density.names[1:]!r}, w=w, noise=noise)"
-        how = f"no standard errors: give the rows that were fitted, {rows}"
-        return Regression(density, None, how, columns)
-    return Regression(density, others, f"standard errors from {words}", columns)
+        others, how = (
+            None,
+            (
+                "no standard errors: give the rows that were fitted, "
+                f"regress({density.names[0]!r}, on={density.names[1:]!r}, w=w, noise=noise)"
+            ),
+        )
+    return Regression(density, others, how, columns)
 
 
 def reweighted_fits(
@@ -408,13 +411,12 @@ def _in_its_place(prepared: PreparedData, density: Any) -> tuple[FitSettings, EM
     fits = [
         _settled(prepared, fit_exact(draws, k, 0), FLOOR, density.threads) for k in IN_ITS_PLACE
     ]
-    size = len(prepared.data)
-
-    def bic(fit: tuple[FitSettings, EMResult]) -> float:
-        free = n_parameters(fit[0].n_components, density.dim)
-        return float(free * np.log(size) - 2 * size * fit[1].log_likelihood)
-
-    return min(fits, key=bic)
+    size, dim = len(prepared.data), density.dim
+    bic = [
+        n_parameters(how.n_components, dim) * np.log(size) - 2 * size * found.log_likelihood
+        for how, found in fits
+    ]
+    return fits[int(np.argmin(bic))]
 
 
 def _settled(
@@ -427,6 +429,8 @@ def _settled(
 
 def _floor(prepared: PreparedData, start: GaussianMixture) -> float:
     """Return a floor, in units of the noise, somewhat below the narrowest component."""
-    standard = prepared.rows.units.mixture_to_standard(start)
-    widest = max(eigvalsh(prepared.noise, own)[-1] for own in standard.covariances)
+    widest = max(
+        eigvalsh(prepared.noise, own)[-1]
+        for own in prepared.rows.units.mixture_to_standard(start).covariances
+    )
     return NARROWER / widest if widest > NO_NOISE else 0.0

@@ -216,8 +216,9 @@ def statistics_of(
     grids = [fine_grid(density.marginal([d]), POINTS, FINE_POINTS) for d in range(density.dim)]
 
     def figures(answer: FittedDensity) -> Array:
-        columns = ((answer.marginal([d]), grid) for d, grid in enumerate(grids))
-        quantiles = [quantiles_of(column, shares, grid) for column, grid in columns]
+        quantiles = [
+            quantiles_of(answer.marginal([d]), shares, grid) for d, grid in enumerate(grids)
+        ]
         mean, covariance = points.moments(answer)
         sd = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         size = np.where(sd > 0, sd, np.nan)  # one after the other: variances may be huge, or tiny
@@ -331,8 +332,10 @@ def components_of(model: Any) -> Components:
     own = continuous_part(model.density_)
     if not isinstance(own, MixtureFit):
         other = "an average with other densities" if own.averaged() else "another density"
-        found = OTHERS.get(type(own), other)
-        raise ValueError(f"Expected a mixture of Gaussians, to show its parts; got {found}.")
+        raise ValueError(
+            "Expected a mixture of Gaussians, to show its parts; got "
+            f"{OTHERS.get(type(own), other)}."
+        )
     sizes = sorted({member.n_components for member in own.members})
     if len(sizes) > 1 or sizes[0] > FEW:
         size = " to ".join(str(size) for size in dict.fromkeys([sizes[0], sizes[-1]]))
@@ -342,7 +345,7 @@ def components_of(model: Any) -> Components:
             f"one; got {fits}{size}."
         )
     numbers = partial(_numbers, first=own.members[0])
-    values = np.mean([numbers(member) for member in own.members], axis=0)
+    values = np.mean([*map(numbers, own.members)], axis=0)
     heaviest, errors = np.argsort(-values[:, 0], kind="stable"), None
     if own.replicates is not None and own.replicates.kind == "folds":
         folds = Replicates(own.averaged(), "folds")
@@ -352,7 +355,13 @@ def components_of(model: Any) -> Components:
 
 def _numbers(mixture: Any, first: GaussianMixture) -> Array:
     """Weights, means, spreads and correlations ``(K, P)``, in the order of the first fit."""
-    order = linear_sum_assignment(_distances(first, mixture))[1]
+    # By Bhattacharyya's distance of each Gaussian of one from each of the other.
+    middle = 0.5 * (first.covariances[:, None] + mixture.covariances[None])
+    apart = first.means[:, None] - mixture.means[None]
+    turned = np.linalg.solve(middle, apart[..., None])[..., 0]
+    logs = [np.linalg.slogdet(each)[1] for each in (middle, first.covariances, mixture.covariances)]
+    volume = 0.5 * (logs[0] - 0.5 * (logs[1][:, None] + logs[2][None]))
+    order = linear_sum_assignment(0.125 * (apart * turned).sum(-1) + volume)[1]
     parts = (mixture.weights, mixture.means, mixture.covariances)
     weights, means, covariances = (part[order] for part in parts)
     sd = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
@@ -360,16 +369,6 @@ def _numbers(mixture: Any, first: GaussianMixture) -> Array:
         covariances[:, a, b] / sd[:, a] / sd[:, b] for a, b in combinations(range(mixture.dim), 2)
     ]
     return np.column_stack([weights, means, sd, *pairs])
-
-
-def _distances(one: GaussianMixture, other: GaussianMixture) -> Array:
-    """Bhattacharyya's distance ``(K, K)`` of each Gaussian of one from each of the other."""
-    middle = 0.5 * (one.covariances[:, None] + other.covariances[None])
-    apart = one.means[:, None] - other.means[None]
-    turned = np.linalg.solve(middle, apart[..., None])[..., 0]
-    logs = [np.linalg.slogdet(each)[1] for each in (middle, one.covariances, other.covariances)]
-    volume = 0.5 * (logs[0] - 0.5 * (logs[1][:, None] + logs[2][None]))
-    return np.asarray(0.125 * (apart * turned).sum(-1) + volume, dtype=np.float64)
 
 
 def told(value: float, error: float, unit: float | None = None) -> str:

@@ -1,5 +1,8 @@
 r"""What is averaged: kinds of fits, each made without every fold of the rows, and their weights.
 
+Those that are mixtures are fitted here: log-splines in one and two columns, Bayesian mixtures in
+more.
+
 Weights are learned on rows that no candidate has seen,
 
 .. math:: \max_a \; \sum_i \omega_i \log \sum_c a_c \, p_c(w_i) + \sum_c \kappa_c \log a_c
@@ -18,20 +21,38 @@ Yao, Vehtari, Simpson, Gelman (2018), "Using stacking to average Bayesian predic
 distributions", https://arxiv.org/abs/1704.02030
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
+from deconflow import ranks
 from deconflow._types import Array, IntArray
 from deconflow.extras import need_flows
 from deconflow.mixtures import GaussianMixture, mix
+from deconflow.noise import GaussianNoise
 from deconflow.observations import Observations
 from deconflow.progress import SILENT, Progress
 from deconflow.randomness import isolated_rng
-from deconflow.xd import AveragedFit, Fold, PreparedData, lay_out, log_p
+from deconflow.splines import MOST_COLUMNS, fit_log_spline, work_of_fit
+from deconflow.xd import (
+    FLOORS,
+    AveragedFit,
+    ChainSettings,
+    Fold,
+    PreparedData,
+    lay_out,
+    log_p,
+    sample_chains,
+    single_rows,
+    starts_of_chains,
+    telling_rows,
+)
 
 if TYPE_CHECKING:
     from deconflow.densities import Density
@@ -277,23 +298,134 @@ def best_weights(p: Array, weights: Array, prior: Array, start: Array) -> Array:
         ratio = p / (a @ p)
         system[:size, :size] = -(ratio * weights) @ ratio.T - np.diag(prior / np.square(a))
         step = np.linalg.solve(system, np.append(-(ratio @ weights + prior / a), 0.0))[:size]
-        a_next, value_next = _inside(value_of, a, value, step)
-        if value_next - value <= PRECISE:
-            return a_next
-        a, value = a_next, value_next
+        down = step < 0  # a step is shortened until all weights are positive and the value rises
+        longest = min(1.0, float((0.95 * a[down] / -step[down]).min(initial=np.inf)))
+        for length in longest * 0.5 ** np.arange(HALVINGS):
+            tried = a + length * step
+            found = value_of(tried)
+            if found >= value:
+                break
+        else:
+            return a
+        if found - value <= PRECISE:
+            return tried
+        a, value = tried, found
     return a
 
 
-def _inside(
-    value_of: Callable[[Array], float], a: Array, value: float, step: Array
-) -> tuple[Array, float]:
-    """Shorten a step until all weights are positive and the value does not fall."""
-    down = step < 0
-    length = min(1.0, float((0.95 * a[down] / -step[down]).min(initial=np.inf)))
-    for _ in range(HALVINGS):
-        tried = a + length * step
-        found = value_of(tried)
-        if found >= value:
-            return tried, found
-        length /= 2
-    return a, value
+#: Rows or bins, in two columns times the Gaussians of their noise, that a spline may sum over.
+MOST_WORK, MOST_WORK_IF_QUICK = 40_000, 10_000
+#: Rows that splines are fitted to and scored on: more hardly change so smooth an answer.
+MOST_ROWS = 200_000
+#: Gaussians of all rows that are worth writing out to see how many bins there would be.
+MOST_WRITTEN = 400_000
+#: Chains without each fold: one alone does not find its way about.
+CHAINS = 2
+#: Densities that all chains may compute; where that is too few for a chain, there are none.
+MOST_DENSITIES, MOST_DENSITIES_IF_QUICK = 4e9, 1e9
+
+
+def fit_splines(task: Task) -> Candidate | None:
+    """Fit a log-spline without each fold, as a mixture of Gaussians, from one fit to all rows.
+
+    Of a group of processes each fits some.
+    """
+    data, plan = task.data, task.plan
+    if data.latent_dim > MOST_COLUMNS or data.projection is not None:
+        return None
+    try:
+        folds = thinned(task.averaged.folds, MOST_ROWS)
+        rows = np.sort(np.concatenate([fold.held for fold in folds]))
+        some = data if len(rows) == len(data) else data[rows]
+        _check_work(some, MOST_WORK_IF_QUICK if plan.quick else MOST_WORK)
+        plan.progress.begin("fitting log-splines", steps=1 + len(folds))
+        # One thread per fit: those of numpy's products would stand in the way of the folds'.
+        with threadpool_limits(limits=1, user_api="blas"):
+            whole = fit_log_spline(some)
+            plan.progress.advance()
+            if not whole.converged:
+                raise ValueError("Its fit did not converge: some rows may be too far from others.")
+
+            def without(fold: Fold) -> GaussianMixture:
+                found = fit_log_spline(data[fold.kept], start=whole).mixture
+                plan.progress.advance()
+                return found
+
+            with ThreadPoolExecutor(plan.n_jobs) as pool:
+                mixtures = ranks.spread(lambda mine: list(pool.map(without, mine)), folds)
+    except ValueError as reason:
+        task.notes.append(f"There is no log-spline. {reason}")
+        return None
+    return task.scored("spline", mixtures, folds)
+
+
+def _check_work(data: Observations, most: int) -> None:
+    """Raise ValueError where no fit can be had."""
+    if data.observed is not None:  # tried on rings and on the toy: nothing gained, .003 nat lost
+        raise ValueError("Where values are missing it adds nothing to mixtures.")
+    if data.noise.flags is not None:
+        raise ValueError("Where values are limits, only mixtures and flows take these.")
+    gaussians = len(data) * data.noise.as_mixture().n_parts
+    not_gaussian = data.dim > 1 and not isinstance(data.noise, GaussianNoise)
+    work = math.inf if not_gaussian and gaussians > MOST_WRITTEN else work_of_fit(data)
+    if work > most:
+        raise ValueError(
+            "So many rows with noise that differs by row, or is not Gaussian, would take it too "
+            "long. Use LogSplineDeconvolver for these."
+        )
+
+
+def thinned(folds: Sequence[Fold], most: int) -> list[Fold]:
+    """Return folds of at most so many rows, evenly spread; the same if there are no more."""
+    n_rows = sum(len(fold.held) for fold in folds)
+    if n_rows <= most:
+        return list(folds)
+    some = np.zeros(n_rows, bool)
+    some[np.linspace(0, n_rows - 1, most).astype(int)] = True
+    return [Fold(fold.kept[some[fold.kept]], fold.held[some[fold.held]]) for fold in folds]
+
+
+def fit_chains(task: Task) -> Candidate | None:
+    """Sample chains without each fold; of a group of processes each samples some."""
+    if task.data.latent_dim < FEWEST_COLUMNS:
+        return None
+    folds, rows = len(task.averaged.folds), _telling(task, 0).rows
+    settings = ChainSettings.plan(rows, quick=task.plan.quick)
+    sweeps = settings.sweeps * CHAINS * folds
+    most = MOST_DENSITIES_IF_QUICK if task.plan.quick else MOST_DENSITIES
+    if settings.pairs(rows) * sweeps > most:
+        task.notes.append(
+            "There are no Bayesian mixtures: so many rows would take them too long, and say "
+            "enough without them. Use BayesianXDGMM for these."
+        )
+        return None
+    try:
+        task.plan.progress.begin("sampling Bayesian mixtures", "sweeps", sweeps)
+        mixtures = ranks.spread(
+            lambda mine: [_sampled(task, f, settings) for f in mine], list(range(folds))
+        )
+    except np.linalg.LinAlgError:
+        task.notes.append(
+            "There are no Bayesian mixtures: some rows lie too far from all others for them. "
+            "Look for codes of missing values, as -999."
+        )
+        return None
+    return task.scored("bayes", mixtures)
+
+
+def _telling(task: Task, fold: int) -> PreparedData:
+    """Return the rows without a fold that say something of the truth."""
+    kept = task.without(fold)
+    return PreparedData(single_rows(kept[telling_rows(kept)].with_weight()))
+
+
+def _sampled(task: Task, fold: int, settings: ChainSettings) -> GaussianMixture:
+    """Average the snapshots of the chains without a fold."""
+    seeds = [task.seed + 2000 + CHAINS * fold + c for c in range(CHAINS)]
+    floor, prepared = FLOORS[fold % len(FLOORS)], _telling(task, fold)
+    starts = starts_of_chains(prepared, floor, settings, seeds)
+    chains = sample_chains(
+        prepared, starts, [floor] * CHAINS, settings, seeds,
+        threads=task.plan.n_jobs, progress=task.plan.progress.advance,
+    )  # fmt: skip
+    return mix([snapshot for chain in chains for snapshot in chain.snapshots])

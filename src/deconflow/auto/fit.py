@@ -17,10 +17,11 @@ from deconflow.auto.candidates import (
     Task,
     compared,
     ensemble_of,
+    fit_chains,
+    fit_splines,
     fixed,
     weigh,
 )
-from deconflow.auto.mixtures import fit_chains, fit_splines
 from deconflow.certificate import Certificate
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.noise import GaussianNoise
@@ -140,18 +141,6 @@ class Fitted:
         refuse("flows", wrong, "some for each fold")
         refuse("table", len({len(column) for column in self.table.values()}) > 1, "of one length")
 
-    def with_shares(self) -> "Fitted":
-        """Return what is saved: candidates without a share count by their standing alone."""
-        parts = {
-            name: [
-                [replace(member, refresh_rate=None) for member in part]
-                if isinstance(part, list) else part
-                for part in self.parts[name]
-            ]
-            for name in self.shares
-        }  # fmt: skip
-        return replace(self, parts=parts)
-
     @property
     def shares(self) -> dict[str, float]:
         """Shares of the candidates that have one."""
@@ -196,14 +185,13 @@ def fit_density(
         folds=plan.folds if folds is None else folds, starts=1 if plan.quick else 2,
         progress=plan.progress, everything=everything,
     )  # fmt: skip
-    task = Task(data, averaged, plan, seed)
-    task.so_far.append(Candidate(MIXTURES, averaged.held_out, list(averaged.mixtures)))
+    first = Candidate(MIXTURES, averaged.held_out, list(averaged.mixtures))
+    task = Task(data, averaged, plan, seed, [first])
     for kind in KINDS.values():
         found = kind(task)
         if found is not None:
             task.so_far.append(found)
-    volume = np.broadcast_to(np.asarray(log_volume), len(data))
-    standings, certificate = _weigh(task, volume, rng)
+    standings, certificate = _weigh(task, np.broadcast_to(np.asarray(log_volume), len(data)), rng)
     start = None if averaged.all_chose else averaged.singles[0]
     proposing = PreparedData(data).fit(averaged.settings, rng, start).mixture
     parts = {each.name: each.parts for each in task.so_far}
@@ -242,23 +230,17 @@ def _compare(
     """Standings of candidates, and the log-likelihoods of the rows that all were scored on."""
     log_p, rows = compared(candidates)
     weights = row_weights(data)[rows]
-    shares = _with_mixtures(weigh(candidates, row_weights(data), data.latent_dim, rng), candidates)
+    shares = weigh(candidates, row_weights(data), data.latent_dim, rng)
+    flows, most = np.array([each.name == "flows" for each in candidates]), 1 - SMALLEST_BESIDE_FLOWS
+    if shares[flows].sum() > most:  # flows never stand alone
+        others = shares * ~flows if shares[~flows].any() else np.eye(len(shares))[0]
+        shares = most * shares * flows / shares[flows].sum() + (1 - most) * others / others.sum()
     log_p = log_p - volume[rows]
     behind, error = paired(log_p, weights)
     means = np.average(log_p, axis=1, weights=weights)
     names = [each.name for each in candidates]
     figures = np.stack([means, behind, error, shares], 1).tolist()
     return {n: Standing(*each) for n, each in zip(names, figures, strict=True)}, log_p, rows
-
-
-def _with_mixtures(shares: Array, candidates: list[Candidate]) -> Array:
-    """See to it that flows never stand alone."""
-    flows = np.array([each.name == "flows" for each in candidates])
-    most = 1 - SMALLEST_BESIDE_FLOWS
-    if shares[flows].sum() <= most:
-        return shares
-    others = shares * ~flows if shares[~flows].any() else np.eye(len(shares))[0]
-    return most * shares * flows / shares[flows].sum() + (1 - most) * others / others.sum()
 
 
 def _certified(fitted: Fitted, data: Observations) -> Certificate:

@@ -174,8 +174,9 @@ class _OnDraws(Objective):
 
 def start_at(stack: Stack, mixture: GaussianMixture) -> None:
     """Bring flows near a mixture, by a few epochs on its draws."""
-    seed = int(torch.randint(2**31 - 1, (), generator=own_generator()))
-    drawn = mixture.sample(ROWS_TO_START, seed)
+    drawn = mixture.sample(
+        ROWS_TO_START, int(torch.randint(2**31 - 1, (), generator=own_generator()))
+    )
     rows = Observations.from_arrays(drawn, gaussian(sd=np.zeros(mixture.dim)))
     clip_norm = CLIP_NORM / stack.members**0.5
     training = Training(epochs=EPOCHS_TO_START, learning_rate=3e-3, clip_norm=clip_norm)
@@ -230,8 +231,7 @@ def mixture_of(density: Density, n_components: int) -> GaussianMixture:
 
 def network_of(chains: Chains) -> MixtureNetwork:
     """Train a network by forward KL, on simulated pairs and then on the chains' own draws."""
-    order = torch.randperm(len(chains.rows), generator=own_generator())
-    rows = chains.rows[order[:NETWORK_ROWS]]
+    rows = chains.rows[torch.randperm(len(chains.rows), generator=own_generator())[:NETWORK_ROWS]]
     data = rows.observations.to(dtype=chains.latents.dtype, device=chains.latents.device)
     network = proposing_network(rows.observations).to(chains.latents)
     training = Training(epochs=NETWORK_EPOCHS, batch_size=128, learning_rate=2e-3)

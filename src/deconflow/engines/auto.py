@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from deconflow import ranks
 from deconflow._limits import cpus
 from deconflow.auto import Fitted, Plan, ensemble_of, fit_density, fixed
-from deconflow.certificate import Certificate
 from deconflow.core import EVERYTHING, Run
-from deconflow.engines.shared import Engine, beyond_sample, refuse_different_rows, refuse_few
+from deconflow.engines.shared import Engine, beyond_sample, refuse_rows
 from deconflow.fits import (
     BlendFit,
     FittedDensity,
@@ -57,11 +56,6 @@ class AutoSolution:
     seed: int = 0
 
     @property
-    def certificate(self) -> Certificate:
-        """What the held-out rows say."""
-        return self.fitted.certificate
-
-    @property
     def working(self) -> GaussianMixture:
         """One fit of Gaussian mixtures to all rows, in the user's units."""
         return self.standardiser.mixture_from_standard(self.fitted.proposing)
@@ -73,7 +67,15 @@ class AutoSolution:
         if self.fitted.members:
             share = self.fitted.shares["flows"]
             found = BlendFit([1 - share, share], [found, named.alone("flows")])
-        found.replicates = named.replicates()
+        shares, parts = self.fitted.shares, self.fitted.parts
+        folds = max(len(parts[name]) for name in shares)
+        # With fewer flows than folds it is not known how much they vary.
+        if all(len(parts[name]) == folds for name in shares):
+            weights, alone = list(shares.values()), named.alone
+            blends = [BlendFit(weights, [alone(n, f) for n in shares]) for f in range(folds)]
+            found.replicates = Replicates(
+                blends, "folds", [(share, alone(name)) for name, share in shares.items()]
+            )
         return found
 
     def candidates(self, names: list[str], threads: int | None) -> dict[str, FittedDensity]:
@@ -83,7 +85,15 @@ class AutoSolution:
 
     def lean(self) -> "AutoSolution":
         """Return what is saved: candidates without a share have only their standing."""
-        return replace(self, fitted=self.fitted.with_shares())
+        parts = {
+            name: [
+                [replace(member, refresh_rate=None) for member in part]
+                if isinstance(part, list) else part
+                for part in self.fitted.parts[name]
+            ]
+            for name in self.fitted.shares
+        }  # fmt: skip
+        return replace(self, fitted=replace(self.fitted, parts=parts))
 
     def words(self) -> str:
         """Return what was fitted."""
@@ -104,10 +114,12 @@ class AutoSolution:
 
     def attributes(self) -> dict[str, Any]:
         """Return what Deconvolver shows."""
-        to_units = self.standardiser.mixture_from_standard
         return {
             "weights_": {name: each.share for name, each in self.fitted.standings.items()},
-            "mixtures_": list(map(to_units, self.fitted.mixtures_by_fold())),
+            "mixtures_": [
+                self.standardiser.mixture_from_standard(each)
+                for each in self.fitted.mixtures_by_fold()
+            ],
             "selection_": self.fitted.table,
             "histories_": [member.history for member in self.fitted.members],
             "standardiser_": self.standardiser,
@@ -149,21 +161,6 @@ class _Named:
         units, proposing = self.solution.standardiser, self.solution.fitted.proposing
         return WeightedFit(density, units, proposing, self.names, self.threads)
 
-    def replicates(self) -> Replicates | None:
-        """Return the answers without each fold, and the candidates that are averaged.
-
-        None with fewer flows than folds: how much they vary is not known then.
-        """
-        shares, parts = self.solution.fitted.shares, self.solution.fitted.parts
-        folds = max(len(parts[name]) for name in shares)
-        if any(len(parts[name]) < folds for name in shares):
-            return None
-        weights = list(shares.values())
-        blends = [BlendFit(weights, [self.alone(n, f) for n in shares]) for f in range(folds)]
-        return Replicates(
-            blends, "folds", [(share, self.alone(name)) for name, share in shares.items()]
-        )
-
 
 class Auto(Engine):
     """Candidates of every kind with the settings of an estimator."""
@@ -175,8 +172,7 @@ class Auto(Engine):
     def fit(self, rows: Observations, run: Run) -> AutoSolution:
         """Fit candidates without every fold, and weigh them on it."""
         given = self.settings
-        refuse_different_rows(rows)
-        refuse_few(rows, FEWEST_ROWS, " Use XDGMM for so few.")
+        refuse_rows(rows, FEWEST_ROWS, " Use XDGMM for so few.")
         checkpoint = ranks.from_first(given.checkpoint)  # the first process alone has it
         plan = Plan(
             cpus(run.n_jobs), given.quick, given.n_members, checkpoint and Path(checkpoint),

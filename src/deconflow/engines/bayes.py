@@ -77,8 +77,9 @@ class BayesSolution:
         density = MixtureFit(self.mixtures, names, threads)
         each = [snapshot for chain in self.snapshots for snapshot in chain]
         if len(each) > 1:
-            draws = [MixtureFit([mixture], names, threads) for mixture in each]
-            density.replicates = Replicates(draws, "draws")
+            density.replicates = Replicates(
+                [MixtureFit([mixture], names, threads) for mixture in each], "draws"
+            )
         return density
 
     def words(self) -> str:
@@ -92,9 +93,11 @@ class BayesSolution:
 
     def attributes(self) -> dict[str, Any]:
         """Return what BayesianXDGMM shows."""
-        shown = ("floors", "n_used", "n_components", "n_sweeps", "n_rows", "held_out_score")
-        found = {f"{name}_": getattr(self, name) for name in (*shown, "chain_spread")}
-        return found | {"mixtures_": self.mixtures}
+        shown = (
+            "floors", "n_used", "n_components", "n_sweeps", "n_rows", "held_out_score",
+            "chain_spread", "mixtures",
+        )  # fmt: skip
+        return {f"{name}_": getattr(self, name) for name in shown}
 
 
 #: The rows of some chains, and those that they leave out.
@@ -168,8 +171,9 @@ class Bayes(Engine):
         """Sample the chains of every part, those in a file left as they are."""
         given = self.settings
         floors = [float(value) for value in np.ravel(given.floor)]
-        identity = repr((settings, floors, given.n_chains, given.random_state))
-        finished = _FinishedChains(given.checkpoint, rows, identity)
+        finished = _FinishedChains(
+            given.checkpoint, rows, repr((settings, floors, given.n_chains, given.random_state))
+        )
         seeds = rng.randint(2**31 - 1, size=given.n_chains).tolist()
         own = [seeds[p :: len(parts)] for p in range(len(parts))]
         workers = cpus(run.threads)
@@ -203,8 +207,7 @@ class Bayes(Engine):
             rows, weights = lay_out(held, prepared.rows.units), row_weights(held)
             each = [log_p(mix(chain.snapshots), rows, threads) for chain in these]
             means = np.average(each, axis=1, weights=weights)
-            whole = np.logaddexp.reduce(each, axis=0) - np.log(len(each))
-            score += float(weights @ whole)
+            score += float(weights @ (np.logaddexp.reduce(each, axis=0) - np.log(len(each))))
             spread += float(weights.sum() * np.var(means, ddof=1)) if len(these) > 1 else 0.0
             total += float(weights.sum())
         own = float(np.sqrt(spread / total)) if self.settings.n_chains > 1 else None
@@ -215,11 +218,9 @@ class _FinishedChains:
     """The chains of a fit by the number of their fold; kept in a file, if there is a path."""
 
     def __init__(self, path: str | Path | None, data: Observations, settings: str) -> None:
-        self.done: dict[int, list[Chain]] = {}
         self._lock, self._path = Lock(), None if path is None else Path(path)
-        if self._path is not None:
-            self._identity = _identity(data, settings)
-            self.done = self._read(self._path)
+        self._identity = "" if path is None else _identity(data, settings)
+        self.done = {} if self._path is None else self._read(self._path)
 
     def add(self, fold: int, chains: list[Chain]) -> None:
         """Keep the chains of one more fold."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from deconflow.core import EVERYTHING, Run
-from deconflow.engines.shared import Engine, refuse_different_rows, refuse_few
+from deconflow.engines.shared import Engine, refuse_rows
 from deconflow.fitting import History, Training
 from deconflow.guests import check_device
 from deconflow.observations import Observations
@@ -16,7 +16,7 @@ from deconflow.saving import refuse
 from deconflow.standardising import Standardiser, refuse_far, standardised
 
 if TYPE_CHECKING:
-    from deconflow.densities import Architecture, Density, MixtureDensity
+    from deconflow.densities import Density, MixtureDensity
     from deconflow.fits import WeightedFit
     from deconflow.posteriors import PosteriorModel
 
@@ -57,30 +57,28 @@ class FlowSettings:
         import torch
 
         from deconflow.densities import DENSITIES, Architecture
+        from deconflow.posteriors import MixtureExact, MixtureNetwork, RecognitionFlow
 
         size = Architecture(
             layers=self.n_layers, hidden=self.hidden, blocks=BLOCKS,
             base_components=self.base_components,
         )  # fmt: skip
         density = DENSITIES[self.flow](self.dim, size)
-        posterior = self._posterior(density, size)
+        posterior: PosteriorModel
+        if self.posterior_family == "exact":
+            posterior = MixtureExact(cast("MixtureDensity", density))
+        elif self.posterior_family == "mixture":
+            posterior = MixtureNetwork(
+                self.dim, self.n_features, POSTERIOR_COMPONENTS, hidden=size.hidden
+            )
+        else:
+            posterior = RecognitionFlow(
+                self.dim, self.n_features, replace(size, layers=size.layers + 1),
+                context_dim=size.hidden, residual=self.flow != "made",
+            )  # fmt: skip
         for module in (density, posterior):
             module.to(dtype=getattr(torch, self.dtype), device=check_device(self.device)).eval()
         return density, posterior
-
-    def _posterior(self, density: "Density", size: "Architecture") -> "PosteriorModel":
-        from deconflow.posteriors import MixtureExact, MixtureNetwork, RecognitionFlow
-
-        if self.posterior_family == "exact":
-            return MixtureExact(cast("MixtureDensity", density))
-        if self.posterior_family == "mixture":
-            return MixtureNetwork(
-                self.dim, self.n_features, POSTERIOR_COMPONENTS, hidden=size.hidden
-            )
-        return RecognitionFlow(
-            self.dim, self.n_features, replace(size, layers=size.layers + 1),
-            context_dim=size.hidden, residual=self.flow != "made",
-        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -107,8 +105,10 @@ class FlowSolution:
         """Return what is saved."""
         from deconflow.densities import as_arrays
 
-        states = as_arrays(self.network), as_arrays(self.posterior)
-        return FlowWeights(self.settings, self.standardiser, *states, self.history)
+        return FlowWeights(
+            self.settings, self.standardiser,
+            as_arrays(self.network), as_arrays(self.posterior), self.history,
+        )  # fmt: skip
 
     def attributes(self) -> dict[str, Any]:
         """Return what FlowDeconvolver shows."""
@@ -160,20 +160,16 @@ class Flow(Engine):
         from deconflow.fitting import common_rng, fit, share_of
 
         given = self.settings
-        refuse_different_rows(rows)
-        refuse_few(rows, 2)
+        refuse_rows(rows, 2)
         with common_rng(given.random_state):
             units = Standardiser.fit(rows)
             data = standardised(units, rows)
             refuse_far(data, PRECISION)
-            data = data.to()
-            train, held_out = data, None
-            if given.validation_fraction > 0:
-                train, held_out = data.split(given.validation_fraction)
-            names = FlowSettings.__dataclass_fields__
-            own = {name: getattr(given, name) for name in names if hasattr(given, name)}
+            data, share = data.to(), given.validation_fraction
+            train, held_out = data.split(share) if share > 0 else (data, None)
+            names = [name for name in FlowSettings.__dataclass_fields__ if hasattr(given, name)]
             settings = FlowSettings(
-                **own,
+                **{name: getattr(given, name) for name in names},
                 dtype=PRECISION,
                 dim=rows.latent_dim,
                 n_features=data[:1].features().shape[-1],

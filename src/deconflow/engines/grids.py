@@ -203,20 +203,16 @@ class LogSplines(Engine):
         bounds = as_bounds(self.settings.bounds, rows.names)
         limits = UNBOUNDED if bounds is None else np.stack([bounds.lower, bounds.upper])
         fit = fit_log_spline(rows, bounds=limits, n_intervals=intervals)
-        if fit.far:
-            warn_caller(
-                f"{fit.far:.2g} of the rows lie too far out for a grid: a normal distribution "
-                "behind it has their share. Drop them, or use XDGMM."
-            )
-        if fit.lost > LEAST_LOST:
-            warn_caller(
-                f"{fit.lost:.2g} of the rows are left out: no true value within reach is near "
-                "enough to their measurements. Check the noise and the bounds."
-            )
-        if not fit.converged:
-            warn_caller(
-                "The fit stopped before it converged. Check the noise and the bounds, or use XDGMM."
-            )
+        for wrong, words in (
+            (fit.far, f"{fit.far:.2g} of the rows lie too far out for a grid: a normal "
+             "distribution behind it has their share. Drop them, or use XDGMM."),
+            (fit.lost > LEAST_LOST, f"{fit.lost:.2g} of the rows are left out: no true value "
+             "within reach is near enough to their measurements. Check the noise and the bounds."),
+            (not fit.converged, "The fit stopped before it converged. Check the noise and the "
+             "bounds, or use XDGMM."),
+        ):  # fmt: skip
+            if wrong:
+                warn_caller(words)
         bins = "" if fit.n_bins == fit.n_rows else f" in {fit.n_bins:,} bins"
         used = float(np.mean([curve.free for curve in fit.curves]))
         return GridSolution(

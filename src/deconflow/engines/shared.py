@@ -49,24 +49,18 @@ class Engine:
         self.settings = settings
 
 
-def refuse_few(rows: Observations, least: int, otherwise: str = "") -> None:
-    """Raise for fewer rows than a fit needs."""
-    if len(rows) < least:
-        raise ValueError(
-            f"Expected at least {least} rows in w to fit a density; got n_samples = {len(rows)}."
-            f"{otherwise}"
-        )
-
-
-def refuse_different_rows(data: Observations) -> None:
-    """Raise unless all processes have the same table, which is shared out among them here."""
-    if ranks.world() == 1:
-        return
-    digest = hashlib.sha256(np.asarray(data.w).tobytes()).digest()
+def refuse_rows(rows: Observations, least: int, otherwise: str = "") -> None:
+    """Raise unless rows are enough, and the same in all processes: they are divided here."""
+    digest = b"" if ranks.world() == 1 else hashlib.sha256(np.asarray(rows.w).tobytes()).digest()
     if len(set(ranks.gathered(digest))) > 1:
         raise ValueError(
             f"Expected the same w in all {ranks.world()} processes; got different ones. Give each "
             "of them all rows: they are divided among them here."
+        )
+    if len(rows) < least:
+        raise ValueError(
+            f"Expected at least {least} rows in w to fit a density; got n_samples = {len(rows)}."
+            f"{otherwise}"
         )
 
 
@@ -122,11 +116,9 @@ def beyond_sample(
     units
         The units of the mixtures; None for the user's.
     """
-    if run.beyond is None:
+    if run.beyond is None or run.beyond[1].n_rows <= len(run.beyond[1].sample_numbers):
         return {}
     stream, overview = run.beyond
-    if overview.n_rows <= len(overview.sample_numbers):
-        return {}
 
     def fit(jobs: list[Job]) -> list[EMResult]:
         passed = _passes(run.progress, overview.n_rows)
@@ -140,5 +132,7 @@ def beyond_sample(
                 result.mixture = units.mixture_to_standard(result.mixture)
         return results
 
-    everything = Everything(overview.n_rows, fit)
-    return {"folds": folds_of_sample(overview, n_folds), "everything": everything}
+    return {
+        "folds": folds_of_sample(overview, n_folds),
+        "everything": Everything(overview.n_rows, fit),
+    }

@@ -26,8 +26,7 @@ from deconflow.classical import (
     weighted_points,
 )
 from deconflow.evaluation import Estimate
-from deconflow.fits.bands import MixtureColumn
-from deconflow.fits.fitted import FittedDensity, as_seed
+from deconflow.fits.fitted import FittedDensity, MixtureColumn, as_seed
 from deconflow.fits.posterior import Posterior, WeightedPosterior, mixed_moments
 from deconflow.mixtures import GaussianMixture, mix, stack
 from deconflow.noise import GaussianNoise, gaussian
@@ -99,8 +98,9 @@ class ExactPosterior(Posterior):
         return self._ask(lambda mixture, _: (mixture.sample(n_samples, rng),), numbers)[0]
 
     def _quantiles(self, shares: Array) -> Array:
-        each = self._ask(lambda mixture, rows: [mixture.quantiles_at(q[rows]) for q in shares])
-        return np.stack(each)
+        return np.stack(
+            self._ask(lambda mixture, rows: [mixture.quantiles_at(q[rows]) for q in shares])
+        )
 
     def _probability(self, lower: Array, upper: Array) -> Array:
         found = self._ask(
@@ -202,8 +202,9 @@ class MixtureFit(FittedDensity):
         """Posterior of each row's true value: a mixture per row."""
         if not isinstance(data.noise, GaussianNoise) and self.other_laws is not None:
             return self.other_laws.posterior(data, n_samples, n_proposals, random_state)
-        seed = as_seed(random_state)
-        return ExactPosterior.of(self.mixture, data, self.names, self.threads, n_samples, seed)
+        return ExactPosterior.of(
+            self.mixture, data, self.names, self.threads, n_samples, as_seed(random_state)
+        )
 
     def exact(self, *, gaussian_noise: bool) -> bool:
         """Return whether the noise is Gaussian, or enters as a mixture of Gaussians."""
@@ -237,7 +238,12 @@ class MixtureFit(FittedDensity):
         standard, count = units.mixture_to_standard(self.mixture), self.mixture.n_components
         log_p = np.empty(len(data))
         q = np.empty((len(data), count)) if responsibilities else None
-        numbers = _numbers_laid_out(data) + (2 * count if responsibilities else 0)
+        # How many numbers a row becomes on its way to the compiled kernel.
+        few = data.noise.shared or len(data) <= ROWS_FOR_PARTS
+        law = data.noise if few else data.noise[:ROWS_FOR_PARTS]
+        values = data.dim if data.noise.independent else data.dim**2
+        values += 0 if data.projection is None else data.dim * data.latent_dim
+        numbers = 4 * law.as_mixture().n_parts * (values + data.dim) + 2 * count * responsibilities
         for some in row_slices(len(data), numbers):
             # All rows as they are, which know what has been made of their law.
             rows = data if some == slice(0, len(data)) else data[some]
@@ -251,16 +257,6 @@ class MixtureFit(FittedDensity):
             if q is not None:
                 q[some] = sums.responsibilities
         return log_p, q
-
-
-def _numbers_laid_out(data: Observations) -> int:
-    """How many numbers a row becomes on its way to the compiled kernel."""
-    few = data.noise.shared or len(data) <= ROWS_FOR_PARTS
-    noise = data.noise if few else data.noise[:ROWS_FOR_PARTS]
-    values = data.dim if data.noise.independent else data.dim**2
-    if data.projection is not None:
-        values += data.dim * data.latent_dim
-    return 4 * noise.as_mixture().n_parts * (values + data.dim)
 
 
 class BlendFit(FittedDensity):
@@ -277,8 +273,12 @@ class BlendFit(FittedDensity):
     def __init__(self, shares: Sequence[float] | Array, parts: Sequence[FittedDensity]) -> None:
         self.shares, self.parts = np.asarray(shares, dtype=np.float64), list(parts)
         self.names, self.threads = self.parts[0].names, self.parts[0].threads
+
+    @cached_property
+    def ends(self) -> tuple[Array, Array]:
+        """Where the truth of any part ends."""
         lower, upper = zip(*(part.ends for part in self.parts), strict=True)
-        self.ends = np.min(lower, axis=0), np.max(upper, axis=0)
+        return np.min(lower, axis=0), np.max(upper, axis=0)
 
     def _log_prob(self, v: Array) -> Array:
         each = np.stack([part._log_prob(v) for part in self.parts])
@@ -315,8 +315,9 @@ class BlendFit(FittedDensity):
         """Posterior of each row's true value: the parts' own, by the shares of each row."""
         mixture = self.as_mixture()
         if mixture is not None and self.exact(gaussian_noise=isinstance(data.noise, GaussianNoise)):
-            whole = MixtureFit([mixture], self.names, self.threads)
-            return whole.posterior(data, n_samples, n_proposals, random_state)
+            return MixtureFit([mixture], self.names, self.threads).posterior(
+                data, n_samples, n_proposals, random_state
+            )
         pieces = self._pieces(data, n_samples, n_proposals, check_random_state(random_state))
         return WeightedPosterior.of_pieces(len(data), n_samples, self.names, pieces)
 

@@ -125,8 +125,9 @@ class Posterior(ABC):
         shares = np.atleast_1d(as_floats(q, "q"))
         if shares.ndim != 1 or not shares.size or not ((shares > 0) & (shares < 1)).all():
             raise ValueError(f"Expected q between 0 and 1; got {q!r}.")
-        shape = (len(shares), *self.mean.shape)
-        found = self._quantiles(np.broadcast_to(shares[:, None, None], shape))
+        found = self._quantiles(
+            np.broadcast_to(shares[:, None, None], (len(shares), *self.mean.shape))
+        )
         return found[0] if np.ndim(q) == 0 else found
 
     def interval(self, level: float = 0.9) -> tuple[Array, Array]:
@@ -284,8 +285,9 @@ class Posterior(ABC):
         n_samples, random_state
             As for :meth:`to_xarray`.
         """
-        convert = need("arviz_base", "its objects were asked for").convert_to_datatree
-        return convert(self.to_xarray(n_samples, random_state))
+        return need("arviz_base", "its objects were asked for").convert_to_datatree(
+            self.to_xarray(n_samples, random_state)
+        )
 
     def _units(self) -> dict[str, str]:
         """Return the units of the columns that have one."""
@@ -405,20 +407,16 @@ def column_numbers(columns: ArrayLike, names: Sequence[str], label: str = "colum
     [1, 0]
     """
     given = np.atleast_1d(np.asarray(columns, dtype=object))
-    last = len(names) - 1
-    known = {name: d for d, name in enumerate(names)}
+    known: dict[Any, int] = {d: d for d in range(len(names))} | {n: d for d, n in enumerate(names)}
     found = []
     for column in given.ravel():
-        whole = isinstance(column, int | np.integer) and not isinstance(column, bool | np.bool_)
-        if whole and 0 <= column <= last:
-            found.append(int(column))
-        elif isinstance(column, str) and column in known:
-            found.append(known[column])
-        else:
+        kind_is_right = isinstance(column, str | int | np.integer) and not isinstance(column, bool)
+        if not kind_is_right or column not in known:
             raise ValueError(
-                f"Expected {label} among {', '.join(names)}, or numbers between 0 and {last}; "
-                f"got {column!r}."
+                f"Expected {label} among {', '.join(names)}, or numbers between 0 and "
+                f"{len(names) - 1}; got {column!r}."
             )
+        found.append(known[column])
     if given.ndim != 1 or not found:
         raise ValueError(f"Expected one or more {label}; got {columns!r}.")
     if len(set(found)) < len(found):

@@ -12,8 +12,13 @@ from sklearn.utils import check_random_state
 from deconflow._limits import row_slices
 from deconflow._types import Array, IntArray
 from deconflow.evaluation import Estimate
-from deconflow.fits.bands import ColumnWithAtoms, SmoothColumn, quantile_beside_atoms
-from deconflow.fits.fitted import FittedDensity, as_seed
+from deconflow.fits.fitted import (
+    ColumnWithAtoms,
+    FittedDensity,
+    SmoothColumn,
+    as_seed,
+    quantile_beside_atoms,
+)
 from deconflow.fits.mixture_fit import BlendFit, MixtureFit
 from deconflow.fits.posterior import ARRAYS, Posterior, WeightedPosterior, mixed_moments
 from deconflow.mixtures import CutMixture, GaussianMixture, mix
@@ -103,8 +108,7 @@ class GivenFit(FittedDensity):
         random_state: RandomState = 0,
     ) -> Posterior:
         """Posterior of each row's true value."""
-        rows = self.standardised(data)
-        inner = self.inner.posterior(rows, n_samples, n_proposals, random_state)
+        inner = self.inner.posterior(self.standardised(data), n_samples, n_proposals, random_state)
         location, scale = self.curves.at(self.covariates_of(data))
         return MovedPosterior(
             self.names, location + scale * inner.mean,
@@ -189,15 +193,13 @@ class PartsFit(FittedDensity):
         self.names, self.threads, self.ends = self.inner.names, self.inner.threads, self.inner.ends
 
     def _log_prob(self, v: Array) -> Array:
-        rest = max(1e-300, 1.0 - self.atom_weights.sum())
-        return self.inner._log_prob(v) + np.log(rest)
+        return self.inner._log_prob(v) + np.log(max(1e-300, 1.0 - self.atom_weights.sum()))
 
     def _sample(self, n: int, random_state: RandomState) -> Array:
         """Draw ``(n, D)``; some exactly at an atom."""
         rng = check_random_state(random_state)
         drawn = self.inner._sample(n, rng).copy()
-        edges = np.cumsum(self.atom_weights)
-        which = edges.searchsorted(rng.uniform(size=n), side="right")
+        which = np.cumsum(self.atom_weights).searchsorted(rng.uniform(size=n), side="right")
         at = which < len(self.atoms)
         drawn[at] = self.atoms[which[at]]
         return drawn
@@ -252,8 +254,7 @@ class PartsFit(FittedDensity):
         q, _ = memberships(self.shares, self.known(data), rest)
         count = len(self.atoms)
         of_background = q[count] if self.background is not None else np.zeros(len(data))
-        signal = np.maximum(q[:count].sum(0) + q[-1], 1e-300)
-        return (q[:count] / signal).T, of_background
+        return (q[:count] / np.maximum(q[:count].sum(0) + q[-1], 1e-300)).T, of_background
 
     def exact(self, *, gaussian_noise: bool) -> bool:
         """Whether the continuous part is."""
@@ -266,11 +267,9 @@ class PartsFit(FittedDensity):
     def _marginal(self, columns: IntArray) -> "PartsFit":
         return PartsFit(self.inner._marginal(columns), self.atoms[:, columns], self.atom_weights)
 
-    @cached_property
-    def _column(self) -> SmoothColumn | ColumnWithAtoms:
-        if not len(self.atoms):
-            return self.inner._column
-        return ColumnWithAtoms(self.inner._column, self.atoms[:, 0], self.atom_weights)
+    def _one_column(self) -> SmoothColumn | ColumnWithAtoms:
+        rest, weights = self.inner._column, self.atom_weights
+        return ColumnWithAtoms(rest, self.atoms[:, 0], weights) if len(weights) else rest
 
     def measuring(self, rows: Observations) -> "PartsFit":
         """Return the density for such rows, of which none is background."""

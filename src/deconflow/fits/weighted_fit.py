@@ -106,8 +106,9 @@ class WeightedFit(FittedDensity):
     ) -> Posterior:
         """Posterior of each row's true value, by sampling-importance-resampling."""
         with torch.no_grad(), isolated_rng(random_state):
-            pieces = self._pieces(data, n_samples, n_proposals)
-            return WeightedPosterior.of_pieces(len(data), n_samples, self.names, pieces)
+            return WeightedPosterior.of_pieces(
+                len(data), n_samples, self.names, self._pieces(data, n_samples, n_proposals)
+            )
 
     def _pieces(
         self, data: Observations, n_samples: int, n_proposals: int
@@ -115,8 +116,7 @@ class WeightedFit(FittedDensity):
         """Walk through rows and their answers."""
         for first, part, ready in self._standardised_chunks(data, n_proposals):
             draws = self._weigh(ready, n_proposals)
-            unreached = ~draws.log_weights.amax(0).isfinite()
-            self._refuse_out_of_reach(unreached.cpu().numpy(), first)
+            self._refuse_out_of_reach((~draws.log_weights.amax(0).isfinite()).cpu().numpy(), first)
             scale = like(self.standardiser.scale, draws.v.double())
             found = (
                 self.standardiser.from_standard(draws.resample(n_samples)).transpose(0, 1),
@@ -163,8 +163,9 @@ class WeightedFit(FittedDensity):
         """Draw and weigh for standardised rows; draws are folded as the density is."""
         own, density = self.own, self.density
         if not isinstance(self.proposing, GaussianMixture):
-            rows = data.to(dtype=own.dtype, device=own.device)
-            return weigh(density, self.proposing, rows, n_draws)
+            return weigh(
+                density, self.proposing, data.to(dtype=own.dtype, device=own.device), n_draws
+            )
         proposals = RowsWithProposals.of(data, self.proposing, own.dtype).to(device=own.device)
         v = proposals.sample(n_draws)
         if not isinstance(density, Folded):
@@ -185,8 +186,7 @@ class WeightedFit(FittedDensity):
             rows = RowsWithProposals.of(data, self.proposing, self.own.dtype)
             return estimate_log_likelihood(self.density, rows, n_draws)
         draws = self._weigh(data, n_draws)
-        share = draws.normalised.double() * n_draws
-        relative = share.var(0, unbiased=False).div(n_draws).sqrt()
+        relative = (draws.normalised.double() * n_draws).var(0, unbiased=False).div(n_draws).sqrt()
         parts = (draws.log_marginal(), relative, 0.5 * relative.square())
         return Estimate(*(part.double().cpu().numpy() for part in parts))
 

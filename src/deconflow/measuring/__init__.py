@@ -1,7 +1,14 @@
 """How rows came to be measured: what makes a row be seen."""
 
-from deconflow.measuring.chances import Chances, said_errors, seen_rows
-from deconflow.measuring.selection import Efficiency, Rule, Selection, as_rule
+from deconflow.measuring.selection import (
+    Chances,
+    Efficiency,
+    Rule,
+    Selection,
+    as_rule,
+    said_errors,
+    seen_rows,
+)
 
 __all__ = [
     "Chances",

@@ -14,6 +14,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from deconflow.checks import refuse_if
+
 Arrays = dict[str, Any]
 #: The only key of what stands in JSON for an array: its name in the other file.
 ARRAY = "array"
