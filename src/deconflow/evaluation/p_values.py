@@ -21,7 +21,7 @@ from deconflow._limits import rows_at_once
 from deconflow._types import Array, IntArray
 from deconflow.checks import as_floats, check_number, first_bad
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import GaussianNoise, Noise, for_rows, gaussian
+from deconflow.noise import GaussianNoise, Noise, gaussian
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
@@ -204,7 +204,7 @@ def _as_gaussian(noise: Noise, n_rows: int) -> tuple[Noise, Array]:
         law = gaussian(sd=np.sqrt(noise.variance())[rows])
     else:
         law = gaussian(covariance=noise.covariance()[rows])
-    return for_rows(law, n_rows, noise.observed), noise.mean()
+    return law.bind(n_rows, noise.observed), noise.mean()
 
 
 def _rows_at_once(data: Observations, draws: int) -> int:

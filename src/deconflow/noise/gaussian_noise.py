@@ -25,8 +25,8 @@ from deconflow.noise.base import (
     Noise,
     OfRows,
     as_index,
-    count_rows,
     flatten_cholesky,
+    total,
 )
 from deconflow.randomness import normal
 
@@ -68,10 +68,7 @@ class GaussianNoise(Noise):
                 "Exact values have no density about the truth: leave them out, or give them one."
             )
         white = residual / factor if self.diagonal else _whiten(factor, residual)
-        per_value = -0.5 * white**2 - xp.log(pivots) - HALF_LOG_2PI
-        if self.observed is not None:
-            per_value = xp.where(like(self.observed, residual), per_value, 0.0)
-        return xp.sum(per_value, axis=-1)
+        return total(-0.5 * white**2 - xp.log(pivots) - HALF_LOG_2PI, self.observed)
 
     def sample(self, k: int) -> Any:
         """Draw ``(k, N, D)``."""
@@ -90,9 +87,8 @@ class GaussianNoise(Noise):
 
     def covariance(self) -> Any:
         """Covariances ``(N or 1, D, D)``."""
-        if self.diagonal:
-            return diagonals(self.factor**2)
-        return self.factor @ self.factor.swapaxes(-1, -2)
+        factor = self.factor
+        return diagonals(factor**2) if self.diagonal else factor @ factor.swapaxes(-1, -2)
 
     def variance(self) -> Any:
         """Variances ``(N or 1, D)``."""
@@ -200,7 +196,6 @@ class FreeErrors(OfRows):
 
     def __getitem__(self, rows: Any) -> Self:
         rows = as_index(rows, self.n_rows)
-        count_rows(rows, self.n_rows)
         return replace(
             self,
             said=self.said if self.said.n_rows is None else self.said[rows],
@@ -291,7 +286,7 @@ def gaussian(
     """
     if (sd is None) == (covariance is None):
         raise ValueError("Expected exactly one of sd and covariance; got both or neither.")
-    said = _from_covariance(covariance) if sd is None else _from_sd(sd)
+    said = from_covariance(covariance) if sd is None else from_sd(sd)
     learned = {"scale": scale, "jitter": jitter, "correlation": correlation}
     labels = {"groups": groups, "replicates": replicates}
     if all(each is None for each in (*learned.values(), *labels.values())):
@@ -351,7 +346,8 @@ def _labels(values: Any, name: str) -> Labels:
     return found
 
 
-def _from_sd(values: ArrayLike) -> GaussianNoise:
+def from_sd(values: ArrayLike) -> GaussianNoise:
+    """Make noise of standard deviations ``(D,)`` or ``(N, D)``."""
     sd = as_parameter(values, "sd")
     if sd.ndim not in (1, 2):
         raise ValueError(
@@ -365,7 +361,8 @@ def _from_sd(values: ArrayLike) -> GaussianNoise:
     return GaussianNoise(sd, shared=shared, n_rows=None if shared else len(sd))
 
 
-def _from_covariance(values: Any) -> GaussianNoise:
+def from_covariance(values: Any) -> GaussianNoise:
+    """Make noise of covariances ``(D, D)`` or ``(N, D, D)``."""
     covariance = as_parameter(values, "covariance")
     if covariance.ndim not in (2, 3) or covariance.shape[-1] != covariance.shape[-2]:
         raise ValueError(
@@ -380,15 +377,8 @@ def _from_covariance(values: Any) -> GaussianNoise:
 
 def of_covariance(covariance: Array) -> GaussianNoise:
     """Make noise of covariances ``(D, D)`` or ``(N, D, D)``; of one column, of its errors."""
-    if covariance.shape[-1] == 1:
-        return _from_sd(np.sqrt(covariance[..., 0]))
-    return _from_covariance(covariance)
-
-
-def for_rows(law: Noise, n_rows: int, observed: Any) -> Noise:
-    """Return a law for so many rows, restricted to their observed values unless all are."""
-    law = law.bind(n_rows)
-    return law if observed is None else law.restrict(observed)
+    one = covariance.shape[-1] == 1
+    return from_sd(np.sqrt(covariance[..., 0])) if one else from_covariance(covariance)
 
 
 def checked_factor(rows: Array, shared: bool) -> Array:

@@ -37,7 +37,14 @@ from deconflow.checks import (
     take,
 )
 from deconflow.guests import as_guest
-from deconflow.noise.base import JointMixture, Noise, NoiseMixture, OtherNoise, total
+from deconflow.noise.base import (
+    JointMixture,
+    Noise,
+    NoiseMixture,
+    OtherNoise,
+    as_index,
+    total,
+)
 from deconflow.noise.distributions import (
     CENTRAL,
     PARTS_BEYOND,
@@ -178,8 +185,9 @@ class LawNoise(OtherNoise):
         """Return the law of ``n / scale``."""
         return replace(self, unit=self.unit * scale, kept=None)
 
-    def _take(self, rows: Any, n_rows: int) -> Self:
-        taken = super()._take(rows, n_rows)
+    def __getitem__(self, rows: Any) -> Self:
+        rows = as_index(rows, self.n_rows)
+        taken = super().__getitem__(rows)
         if self.shared:
             return taken
         own = {name: take(value, rows) for name, value in self.parameters.items()}

@@ -24,7 +24,6 @@ from deconflow.noise.base import (
     NoiseMixture,
     OtherNoise,
     Table,
-    of_rows,
     total,
 )
 from deconflow.noise.gaussian_noise import (
@@ -88,7 +87,8 @@ class IndependentMixture(NoiseMixture):
         """Weights, means (None for zero) and variances of each value, ``(N or 1, M, J)``."""
 
         def pick(values: AnyArray) -> AnyArray:
-            return of_rows(values if columns is None else values[:, columns], rows)
+            values = values if columns is None else values[:, columns]
+            return values if rows is None or len(values) == 1 else values[rows]
 
         weights, means, variances = (table[pick(self.which)] for table in self.shapes)
         scale = pick(self.scale)[..., None]
