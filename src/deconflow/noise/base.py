@@ -15,6 +15,7 @@ from deconflow.checks import (
     is_torch_array,
     like,
     moved,
+    refuse_if,
     refuse_where,
     take,
 )
@@ -48,10 +49,6 @@ class NoiseMixture(ABC):
 
         Memory is that of these rows alone.
         """
-
-    @abstractmethod
-    def divide(self, unit: Array) -> "NoiseMixture":
-        """Return the mixture of the noise divided by ``unit``, ``(M,)``."""
 
     def harmonic_covariance(self) -> Array | None:
         """Inverse of the mean precision of each row, ``(N or 1, M, M)``.
@@ -101,7 +98,7 @@ class JointMixture(NoiseMixture):
         self, rows: IntArray | slice | None = None, columns: IntArray | None = None
     ) -> "JointMixture":
         """Mixtures of some rows and some measured values."""
-        arrays = [self.weights, self.means, self.covariances]
+        arrays: list[Any] = [self.weights, self.means, self.covariances]
         if columns is not None:
             means = None if self.means is None else self.means[..., columns]
             covariances = self.covariances[..., columns]
@@ -136,7 +133,26 @@ class OfRows:
 
 
 @dataclass(frozen=True)
-class KeptDraws:
+class ByRow:
+    """Arrays, tensors and the like with an axis of rows each, taken and moved together."""
+
+    def __len__(self) -> int:
+        return len(next(iter(vars(self).values())))
+
+    def __getitem__(self, rows: RowIndex) -> Self:
+        return replace(self, **{name: each[rows] for name, each in vars(self).items()})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # never changed, so no copy of what holds it needs its own
+
+    def to(self, *, dtype: Any = None, device: Any = None) -> Self:
+        """Move tensors to another precision or device."""
+        options = {"dtype": dtype, "device": device}
+        return replace(self, **{name: each.to(**options) for name, each in vars(self).items()})
+
+
+@dataclass(frozen=True)
+class KeptDraws(ByRow):
     """Some of the draws that a law was made of, which tell where it is known.
 
     Attributes
@@ -149,9 +165,6 @@ class KeptDraws:
 
     offsets: Array
     weights: Array
-
-    def __getitem__(self, rows: Any) -> Self:
-        return type(self)(take(self.offsets, rows), take(self.weights, rows))
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -323,11 +336,11 @@ class Noise(OfRows, ABC):
 
         ``observed`` is a boolean ``(N, dim)``.
         """
-        if not self.independent:
-            raise ValueError(
-                "Expected noise whose values are independent, because w has missing values; "
-                f"got a law over whole rows ({type(self).__name__})."
-            )
+        refuse_if(
+            not self.independent,
+            "Expected noise whose values are independent, because w has missing values; "
+            f"got a law over whole rows ({type(self).__name__}).",
+        )
         return replace(self, observed=observed)
 
     @abstractmethod
@@ -337,9 +350,14 @@ class Noise(OfRows, ABC):
     def to(self, *, dtype: Any = None, device: Any = None) -> Self:
         """Return the law as tensors; an error if single precision does not hold its units."""
         if "32" in str(dtype) and hasattr(self, "unit"):
-            size, advice = as_array(self.unit), "Change the units of w and noise."
-            what = "a spread of w between 1e-30 and 1e+30, for single precision"
-            refuse_where((size < 1e-30) | (size > 1e30), what, size, advice=advice, shared=True)
+            size = as_array(self.unit)
+            refuse_where(
+                (size < 1e-30) | (size > 1e30),
+                "a spread of w between 1e-30 and 1e+30, for single precision",
+                size,
+                advice="Change the units of w and noise.",
+                shared=True,
+            )
         return self._changed(lambda x: moved(x, dtype, device))
 
     def in_numpy(self) -> Self:
@@ -376,10 +394,10 @@ class Noise(OfRows, ABC):
 
         An error if this noise has another number of rows.
         """
-        if self.n_rows not in (None, n_rows):
-            raise ValueError(
-                f"Expected noise for {n_rows} rows, as many as w has; got {self.n_rows} rows."
-            )
+        refuse_if(
+            self.n_rows not in (None, n_rows),
+            f"Expected noise for {n_rows} rows, as many as w has; got {self.n_rows} rows.",
+        )
         law = self if self.n_rows == n_rows else replace(self, n_rows=n_rows)
         return law if observed is None else law.restrict(observed)
 
@@ -400,9 +418,12 @@ class OtherNoise(Noise):
     def to(self, *, dtype: Any = None, device: Any = None) -> Self:
         """Return the law as tensors; an error if single precision does not hold it."""
         if "32" in str(dtype):
-            few = f"noise wider than {NARROWEST:g} times the spread of w, for single precision"
-            advice = "Use noise.gaussian, or 0.0."
-            refuse_where(as_array(self.variance()) < NARROWEST**2, few, got="less", advice=advice)
+            refuse_where(
+                as_array(self.variance()) < NARROWEST**2,
+                f"noise wider than {NARROWEST:g} times the spread of w, for single precision",
+                got="less",
+                advice="Use noise.gaussian, or 0.0.",
+            )
         return super().to(dtype=dtype, device=device)
 
 
@@ -464,8 +485,11 @@ def as_index(rows: Any, n_rows: int | None) -> Any:
     if isinstance(rows, tuple) or index.ndim != 1 or (index.size and index.dtype.kind not in "biu"):
         raise TypeError(f"Expected rows as numbers, flags or a slice; got {rows!r}.")
     if index.dtype.kind == "b":
-        if n_rows is not None and len(index) != n_rows:
-            raise IndexError(f"Expected a flag for each of {n_rows} rows; got {len(index)} flags.")
+        refuse_if(
+            n_rows is not None and len(index) != n_rows,
+            f"Expected a flag for each of {n_rows} rows; got {len(index)} flags.",
+            IndexError,
+        )
         return np.flatnonzero(index)
     if n_rows is not None:
         beyond = index[(index < -n_rows) | (index >= n_rows)]

@@ -7,7 +7,7 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from deconflow._types import Array
-from deconflow.checks import as_floats, take
+from deconflow.checks import as_floats, refuse_if, take
 from deconflow.noise.base import Noise, Reading, RowIndex
 from deconflow.noise.gaussian_noise import FreeErrors, from_covariance, from_sd
 
@@ -44,20 +44,25 @@ def _law_or_numbers(noise: Any) -> Any:
         from deconflow.noise.law_noise import same_for_all
 
         return same_for_all(noise)
-    expected = f"noise as {ACCEPTED}"
     if noise is None or isinstance(noise, str):
-        got = f"{noise!r}"
-    elif isinstance(noise, FreeErrors):
-        expected = "errors that are known here"
-        got = f"{noise!r}. Only fit of an estimator learns them, and questions to the model that "
-        got += "was fitted so"
-    elif isinstance(noise, Reading):
-        got = "a likelihood of measured values, which none are beside it here. Use a law"
-    elif callable(noise):
-        got = f"the law {noise!r} without parameters. Use deconflow.noise.from_law(law, ...)"
-    else:
-        return noise
-    raise TypeError(f"Expected {expected}; got {got}.")
+        raise TypeError(f"Expected noise as {ACCEPTED}; got {noise!r}.")
+    if isinstance(noise, FreeErrors):
+        raise TypeError(
+            f"Expected errors that are known here; got {noise!r}. Only fit of an estimator learns "
+            "them, and questions to the model that was fitted so."
+        )
+    refuse_if(
+        isinstance(noise, Reading),
+        f"Expected noise as {ACCEPTED}; got a likelihood of measured values, which none are "
+        "beside it here. Use a law.",
+        TypeError,
+    )
+    if callable(noise):
+        raise TypeError(
+            f"Expected noise as {ACCEPTED}; got the law {noise!r} without parameters. "
+            "Use deconflow.noise.from_law(law, ...)."
+        )
+    return noise
 
 
 def is_distribution(thing: Any) -> bool:
@@ -68,20 +73,19 @@ def is_distribution(thing: Any) -> bool:
 
 def _from_array(array: Array, n_rows: int, dim: int, observed: Any) -> Noise:
     shape = array.shape
-    if shape == (dim, dim) and n_rows == dim:
-        raise ValueError(
-            f"Expected noise that can be told apart; got shape {shape} for {n_rows} rows of {dim} "
-            "values, which could be standard deviations or one covariance. "
-            "Say deconflow.noise.gaussian(sd=...) or deconflow.noise.gaussian(covariance=...)."
-        )
+    refuse_if(
+        shape == (dim, dim) and n_rows == dim,
+        f"Expected noise that can be told apart; got shape {shape} for {n_rows} rows of {dim} "
+        "values, which could be standard deviations or one covariance. "
+        "Say deconflow.noise.gaussian(sd=...) or deconflow.noise.gaussian(covariance=...).",
+    )
     if shape in ((), (dim,)):
         return from_sd(np.broadcast_to(array, (dim,)))
     if shape == (n_rows, dim):  # whatever stands where nothing was observed
         return from_sd(array if observed is None else np.where(observed, array, 1.0))
     if shape in ((dim, dim), (n_rows, dim, dim)):
         if len(shape) == 3 and observed is not None:
-            both = observed[:, :, None] & observed[:, None]
-            array = np.where(both, array, np.eye(dim))
+            array = np.where(observed[:, :, None] & observed[:, None], array, np.eye(dim))
         return from_covariance(array)
     hint = " Reshape it to (N, 1)." if shape == (n_rows,) and dim == 1 else ""
     raise ValueError(
