@@ -204,6 +204,12 @@ def refuse_where(
     raise ValueError(f"Expected {expected}; got {value}{where}. {advice}".rstrip())
 
 
+def refuse_if(wrong: object, words: str, error: type[Exception] = ValueError) -> None:
+    """Raise an error with these words."""
+    if wrong:
+        raise error(words)
+
+
 def refuse_extremes(name: str, values: Array) -> None:
     """Raise for values whose squares overflow."""
     refuse_where(

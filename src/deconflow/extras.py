@@ -36,13 +36,18 @@ def need_flows() -> None:
     need("zuko", "flows need it")
 
 
-def of_flows(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
-    """Make the ``__getattr__`` of a package: names that need torch, and the files they are in."""
+def of_flows(
+    package: str, homes: dict[str, str], bring: Callable[[str], Any] = lambda name: need_flows()
+) -> Callable[[str], Any]:
+    """Make the ``__getattr__`` of a package: names that need torch, and the files they are in.
+
+    ``bring`` is called with a name before its file is imported, to say what is missing.
+    """
 
     def find(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        need_flows()
+        bring(name)
         return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
 
     return find

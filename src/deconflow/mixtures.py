@@ -199,7 +199,7 @@ class GaussianMixture:
             noise = noise[None] if noise.ndim == 2 else noise
         parts = as_noise(noise, 1, self.dim).as_mixture().take()
         own = parts.covariances[0]
-        own = own[:, :, None] * np.eye(self.dim) if parts.diagonal else own
+        own = own[:, :, None] * np.eye(self.dim) if own.ndim == 2 else own
         shifts = np.zeros((1, self.dim)) if parts.means is None else parts.means[0]
         shape = self.n_components, len(own), self.dim
         return GaussianMixture(

@@ -31,6 +31,7 @@ from deconflow.frames import (
     refuse_other_rows,
 )
 from deconflow.noise import (
+    ByRow,
     FreeErrors,
     GaussianNoise,
     Noise,
@@ -371,7 +372,7 @@ class Observations:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class Pairs(ByRow):
     """Observations, each with a true value ``v`` of shape ``(N, D)``."""
 
     observations: Observations
@@ -381,12 +382,6 @@ class Pairs:
     def weights(self) -> Any:
         """Row weights of the observations."""
         return self.observations.weights
-
-    def __len__(self) -> int:
-        return len(self.observations)
-
-    def __getitem__(self, rows: RowIndex) -> Self:
-        return type(self)(self.observations[rows], self.v[rows])
 
     def to(self, *, dtype: Any = None, device: Any = None) -> Self:
         """Return the same as tensors of torch, in some precision and place."""

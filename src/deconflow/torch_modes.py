@@ -59,8 +59,9 @@ class _LendGenerator(TorchFunctionMode):
             return FILL_LIKE[func](made, *args[1:], generator=own_generator(made.device))
         if func in TAKE_A_GENERATOR and kwargs.get("generator") is None:
             like = next((a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)), None)
-            device = kwargs.get("device") or ("cpu" if like is None else like.device)
-            kwargs["generator"] = own_generator(device)
+            kwargs["generator"] = own_generator(
+                kwargs.get("device") or ("cpu" if like is None else like.device)
+            )
         return func(*args, **kwargs)
 
 

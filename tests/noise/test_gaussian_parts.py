@@ -150,7 +150,7 @@ def moments(joint):
     means = np.zeros((len(weights), dim)) if joint.means is None else joint.means[0]
     mean = weights @ means
     within = joint.covariances[0]
-    within = within[..., None] * np.eye(dim) if joint.diagonal else within
+    within = within[..., None] * np.eye(dim) if within.ndim == 2 else within
     offset = means - mean
     return mean, np.einsum("j,jab->ab", weights, within) + (weights * offset.T) @ offset
 

@@ -254,7 +254,7 @@ def mixture_log_prob(joint, r):
     """Log density of residuals ``(K, N, D)`` under each row's mixture."""
     dim = r.shape[-1]
     covariances = joint.covariances
-    covariances = covariances[..., None] * np.eye(dim) if joint.diagonal else covariances
+    covariances = covariances[..., None] * np.eye(dim) if covariances.ndim == 3 else covariances
     means = np.zeros((1, 1, dim)) if joint.means is None else joint.means
     offset = torch.from_numpy(r[:, :, None] - means)
     parts = MultivariateNormal(torch.zeros(dim).double(), torch.from_numpy(covariances))
@@ -282,7 +282,7 @@ def test_every_law_is_a_mixture_of_gaussians(name, dim):
     np.testing.assert_allclose(mean, np.broadcast_to(noise.mean(), mean.shape), atol=0.05)
     if "cauchy" not in name:
         variances = joint.covariances
-        variances = variances if joint.diagonal else np.einsum("njaa->nja", variances)
+        variances = variances if variances.ndim == 3 else np.einsum("njaa->nja", variances)
         total = (joint.weights[..., None] * (variances + means**2)).sum(1) - mean**2
         np.testing.assert_allclose(total, noise.variance(), rtol=0.1)
 

@@ -58,8 +58,7 @@ class StandardNormal(Density):
 
     def sample(self, n: int) -> Tensor:
         """Draw ``(n, dim)``."""
-        white = self.zeros.new_empty(n, self.dim)
-        return white.normal_(generator=own_generator(white.device))
+        return self.zeros.new_empty(n, self.dim).normal_(generator=own_generator(self.zeros.device))
 
 
 class Ensemble(Density):
@@ -86,11 +85,17 @@ class Ensemble(Density):
 
     def sample(self, n: int) -> Tensor:
         """Draw ``(n, dim)``, each row from a random member."""
-        own = own_generator(self.shares.device)
-        choice = torch.multinomial(self.shares, n, replacement=True, generator=own)
+        choice = torch.multinomial(
+            self.shares, n, replacement=True, generator=own_generator(self.shares.device)
+        )
         counts = torch.bincount(choice, minlength=len(self.members)).tolist()
-        pairs = zip(self.densities(), counts, strict=True)
-        drawn = torch.cat([member.sample(count) for member, count in pairs if count > 0])
+        drawn = torch.cat(
+            [
+                member.sample(count)
+                for member, count in zip(self.densities(), counts, strict=True)
+                if count > 0
+            ]
+        )
         return drawn[choice.argsort().argsort()]
 
     def densities(self) -> list[Density]:
@@ -173,8 +178,8 @@ class MixtureDensity(Density):
         means = torch.zeros(components, dim)
         if components > 1:
             means.normal_(generator=own_generator())
-        covariances = torch.eye(dim).expand(components, dim, dim)
-        return cls(torch.full_like(means[:, 0], 1 / components), means, covariances)
+        weights = torch.full_like(means[:, 0], 1 / components)
+        return cls(weights, means, torch.eye(dim).expand(components, dim, dim))
 
     def log_prob(self, v: Tensor) -> Tensor:
         """Log density of ``(..., dim)``."""
@@ -188,8 +193,9 @@ class MixtureDensity(Density):
     def distribution(self) -> MixtureSameFamily:
         """Return the torch distribution of the current parameters."""
         parts = MultivariateNormal(self.means, scale_tril=self.factors(), validate_args=False)
-        choice = Categorical(logits=self.log_weights, validate_args=False)
-        return MixtureSameFamily(choice, parts, validate_args=False)
+        return MixtureSameFamily(
+            Categorical(logits=self.log_weights, validate_args=False), parts, validate_args=False
+        )
 
     def factors(self) -> Tensor:
         """Cholesky factors of the covariances, ``(K, D, D)``."""
@@ -237,9 +243,8 @@ class FixedMixture(Density):
         return torch.cat([self._log_prob(piece) for piece in pieces]).view(v.shape[:-1])
 
     def _log_prob(self, v: Tensor) -> Tensor:
-        white = torch.addmm(-self.centres, v, self.whiteners.mT)
-        squares = white.view(len(v), -1, self.dim).square().sum(-1)
-        return torch.logsumexp(self.offsets - 0.5 * squares, -1)
+        white = torch.addmm(-self.centres, v, self.whiteners.mT).view(len(v), -1, self.dim)
+        return torch.logsumexp(self.offsets - 0.5 * white.square().sum(-1), -1)
 
     def sample(self, n: int) -> Tensor:
         """Draw ``(n, dim)``."""

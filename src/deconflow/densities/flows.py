@@ -8,6 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from deconflow.checks import refuse_if
 from deconflow.densities.base import (
     ConditionalMixture,
     Density,
@@ -128,11 +129,11 @@ def coupling(dim: int, size: Architecture = Architecture()) -> Flow:
 
 def mixture(dim: int, size: Architecture = Architecture()) -> Flow:
     """Make affine autoregressive layers over a base whose conditionals are Gaussian mixtures."""
-    if size.base_components != 1:
-        raise ValueError(
-            "Expected base_components=1 for the mixture flow, whose base is its own; "
-            f"got {size.base_components}."
-        )
+    refuse_if(
+        size.base_components != 1,
+        "Expected base_components=1 for the mixture flow, whose base is its own; "
+        f"got {size.base_components}.",
+    )
     layers = [
         autoregressive_layer(dim, size, residual=False, random_order=True)
         for _ in range(size.layers)
@@ -245,8 +246,11 @@ class Stack(Density):
         for name, layers in self._layers():
             parent, _, last = name.rpartition(".")
             setattr(self.flow.get_submodule(parent), last, StackedLinear(layers))
-        if len(list(self.flow.parameters())) != 2 * len(list(self._layers())):
-            raise TypeError("Expected flows of masked linear layers only; got other weights.")
+        refuse_if(
+            len(list(self.flow.parameters())) != 2 * len(list(self._layers())),
+            "Expected flows of masked linear layers only; got other weights.",
+            TypeError,
+        )
 
     def log_prob(self, v: Tensor) -> Tensor:
         """Log density of ``(members, ..., dim)``, each member's of its own points."""
@@ -270,5 +274,7 @@ class Stack(Density):
         """Linear layers of all members, by name."""
         for name, part in self._templates[0].named_modules():
             if isinstance(part, MaskedLinear):
-                members = [flow.get_submodule(name) for flow in self._templates]
-                yield name, cast(list[MaskedLinear], members)
+                yield (
+                    name,
+                    [cast(MaskedLinear, flow.get_submodule(name)) for flow in self._templates],
+                )

@@ -10,7 +10,7 @@ from deconflow._types import Array, IntArray
 from deconflow.certificate import Finding
 from deconflow.checks import refuse_if, refuse_where
 from deconflow.errors.likelihood import Values, covariances
-from deconflow.noise import FreeErrors, GaussianNoise, for_rows, gaussian, in_call
+from deconflow.noise import FreeErrors, GaussianNoise, gaussian, in_call
 from deconflow.observations import Observations, check_groups
 from deconflow.saving import refuse
 
@@ -100,7 +100,7 @@ class LearnedErrors(Values):
             f"got {free.as_said()}.",
         )
         refuse_other_laws(free, data)
-        law = for_rows(self.law(free.said), len(data), data.observed)
+        law = self.law(free.said).bind(len(data), data.observed)
         if not self.groups:
             return replace(data, noise=law)
         w = data.w - self.shifts[self._codes(free, data)]

@@ -32,8 +32,8 @@ def estimate_log_likelihood(density: Density, rows: RowsWithProposals, draws: in
     """Estimate ``log p(w)`` of each row from about ``draws`` points each."""
     points = max(FEWEST_POINTS, draws) // REPEATS
     size = max(1, POINTS_AT_ONCE // (points * REPEATS))
-    pieces = [rows[lo : lo + size] for lo in range(0, len(rows), size)]
-    return Estimate.joined([_estimate(density, piece, points) for piece in pieces])
+    starts = range(0, len(rows), size)
+    return Estimate.joined([_estimate(density, rows[lo : lo + size], points) for lo in starts])
 
 
 def _estimate(density: Density, rows: RowsWithProposals, points: int) -> Estimate:

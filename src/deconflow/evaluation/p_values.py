@@ -19,9 +19,9 @@ from sklearn.utils import check_random_state
 
 from deconflow._limits import rows_at_once
 from deconflow._types import Array, IntArray
-from deconflow.checks import as_floats, check_number, first_bad
+from deconflow.checks import as_floats, check_number, refuse_if, refuse_where
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import GaussianNoise, Noise, for_rows, gaussian
+from deconflow.noise import GaussianNoise, Noise, gaussian
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
 from deconflow.standardising import Standardiser
@@ -114,8 +114,9 @@ class _Judge:
 
     def of_rows(self, data: Observations) -> Array:
         """``T`` of what was measured, ``(N,)``."""
-        pieces = data.chunks(_rows_at_once(data, 1))
-        return np.concatenate([self(piece, piece.w[None])[0] for piece in pieces])
+        return np.concatenate(
+            [self(piece, piece.w[None])[0] for piece in data.chunks(_rows_at_once(data, 1))]
+        )
 
 
 class _Pool:
@@ -204,7 +205,7 @@ def _as_gaussian(noise: Noise, n_rows: int) -> tuple[Noise, Array]:
         law = gaussian(sd=np.sqrt(noise.variance())[rows])
     else:
         law = gaussian(covariance=noise.covariance()[rows])
-    return for_rows(law, n_rows, noise.observed), noise.mean()
+    return law.bind(n_rows, noise.observed), noise.mean()
 
 
 def _rows_at_once(data: Observations, draws: int) -> int:
@@ -277,22 +278,26 @@ smallest 0.0001, in row 1 (the first is 0)
     """
     p = as_floats(p, "p")
     used = ~np.isnan(p)
-    if p.ndim != 1 or not used.any():
-        raise ValueError(f"Expected one or more p-values of shape (N,); got shape {p.shape}.")
-    position = first_bad((p < 0) | (p > 1))
-    if position is not None:
-        raise ValueError(
-            f"Expected p-values between 0 and 1; got {p[position]:g} in row {position[0]}."
-        )
+    refuse_if(
+        p.ndim != 1 or not used.any(),
+        f"Expected one or more p-values of shape (N,); got shape {p.shape}.",
+    )
+    refuse_where((p < 0) | (p > 1), "p-values between 0 and 1", p)
     n_rows = int(used.sum())
     threshold = _usual_threshold(n_rows) if threshold is None else threshold
     check_number("threshold", threshold, 0, 1)
     q_values = np.full(len(p), np.nan)
     q_values[used] = false_discovery_control(p[used])
-    count = _count_up_to(threshold, p)
     smallest = float(p[used].min())
-    rows = np.flatnonzero(p == smallest)
-    return UnusualRows(threshold, n_rows, count, threshold * n_rows, smallest, rows, q_values)
+    return UnusualRows(
+        threshold,
+        n_rows,
+        count=_count_up_to(threshold, p),
+        expected=threshold * n_rows,
+        smallest=smallest,
+        rows=np.flatnonzero(p == smallest),
+        q_values=q_values,
+    )
 
 
 @dataclass
@@ -330,8 +335,10 @@ class PValueCounts:
         self.n_smallest += int((p == self.smallest).sum())
         self.n_rows += len(p)
         self.n_used += int(used.sum())
-        more = zip(THRESHOLDS, self.counts, strict=True)
-        self.counts = tuple(count + _count_up_to(threshold, p) for threshold, count in more)
+        self.counts = tuple(
+            count + _count_up_to(threshold, p)
+            for threshold, count in zip(THRESHOLDS, self.counts, strict=True)
+        )
 
     def __str__(self) -> str:
         threshold = _usual_threshold(self.n_used)
@@ -341,8 +348,7 @@ class PValueCounts:
 
 def _usual_threshold(n_rows: int) -> float:
     """Return the smallest threshold that enough rows should reach by chance."""
-    enough = [each for each in THRESHOLDS if each * n_rows >= EXPECTED]
-    return enough[0] if enough else THRESHOLDS[-1]
+    return next((each for each in THRESHOLDS if each * n_rows >= EXPECTED), THRESHOLDS[-1])
 
 
 def _count_up_to(threshold: float, p: Array) -> int:

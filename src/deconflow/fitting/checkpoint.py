@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from deconflow import ranks
+from deconflow.checks import refuse_if
 from deconflow.files import NoRoomError, replacing
 from deconflow.fitting.settings import Training
 from deconflow.objectives import RowData
@@ -65,16 +66,18 @@ class Checkpoint:
                 f"Expected a checkpoint in {self.path}; got a file that cannot be read. "
                 "Delete it to start anew."
             ) from error
-        if processes != self.processes:
-            raise UnusableCheckpointError(
-                f"Expected as many processes to go on from {self.path} as wrote it, {processes}; "
-                f"got {self.processes}. Start as many, or delete it to start anew."
-            )
-        if identity != self.identity:
-            raise UnusableCheckpointError(
-                f"Expected a checkpoint of the same model, settings and rows in {self.path}; "
-                "got one of another fit. Delete it, or choose another path."
-            )
+        refuse_if(
+            processes != self.processes,
+            f"Expected as many processes to go on from {self.path} as wrote it, {processes}; "
+            f"got {self.processes}. Start as many, or delete it to start anew.",
+            UnusableCheckpointError,
+        )
+        refuse_if(
+            identity != self.identity,
+            f"Expected a checkpoint of the same model, settings and rows in {self.path}; "
+            "got one of another fit. Delete it, or choose another path.",
+            UnusableCheckpointError,
+        )
         return state
 
     def save(self, state: dict[str, Any]) -> None:

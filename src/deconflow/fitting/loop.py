@@ -123,11 +123,11 @@ class _Fit:
         self.training, self.own = training, draws.generator("cpu")
         self.sizes, self.batches = batch_sizes(len(train), training.batch_size)
         make_alike(objective)
-        self.file = None
-        if checkpoint is not None:
-            self.file = Checkpoint(
-                checkpoint, identity_of(objective, train, training), ranks.world()
-            )
+        self.file = (
+            None
+            if checkpoint is None
+            else Checkpoint(checkpoint, identity_of(objective, train, training), ranks.world())
+        )
         self.parameters = [p for p in objective.parameters() if p.requires_grad]
         self.like = self.parameters[0]
         self.generators = [self.own]
@@ -150,11 +150,6 @@ class _Fit:
         self.best_value, self.bad_steps = -math.inf, 0
         self.history = History()
         self.seed = int(torch.randint(2**31, (), generator=self.own))
-
-    @property
-    def candidate(self) -> Objective:
-        """The objective with the weights that would be kept now."""
-        return self.average.objective if self.average else self.objective
 
     def _kept(self) -> dict[str, Tensor]:
         """Copy the weights that would be kept now, with the state of the objective as it is."""
@@ -192,19 +187,29 @@ class _Fit:
         self.objective.train()
         make_alike(self.objective)  # processors may round differently
         order = torch.randperm(len(self.train), generator=self.own)
-        steps = zip(order.split(self.sizes), self.batches, strict=True)
-        values = [self._step(rows, n_batch) for rows, n_batch in steps]
+        values = [
+            self._step(rows, n_batch)
+            for rows, n_batch in zip(order.split(self.sizes), self.batches, strict=True)
+        ]
         finite = [value for value in values if value is not None]
         self.history.train.append(sum(finite) / len(finite) if finite else math.nan)
+        candidate = self.average.objective if self.average else self.objective
         if self.validation is not None:
-            self._validate(epoch, evaluate(self.candidate, self.validation, self.seed))
-        elif not math.isfinite(evaluate(self.candidate, self.train[:ROWS_TO_CHECK], self.seed)):
+            self._validate(epoch, evaluate(candidate, self.validation, self.seed))
+        elif not math.isfinite(evaluate(candidate, self.train[:ROWS_TO_CHECK], self.seed)):
             self._give_up("the objective was not finite after an epoch")
         else:
             self.best = self._kept()
         self.history.seconds.append(time.perf_counter() - start)
         if self.file:
-            self.file.save_all(self._state())
+            self.file.save_all(
+                {
+                    **{name: part.state_dict() for name, part in self.parts.items()},
+                    **{name: getattr(self, name) for name in SAVED},
+                    "history": self.history.as_dict(),
+                    "generators": [generator.get_state() for generator in self.generators],
+                }
+            )
 
     def _step(self, rows: Tensor, n_batch: int) -> float | None:
         """Take one step with these rows of a batch, or skip it if a gradient is not finite."""
@@ -264,21 +269,16 @@ class _Fit:
     def _make_scheduler(self) -> ConstantLR | CosineAnnealingLR | ReduceLROnPlateau:
         given = self.training
         if given.schedule == "cosine":
-            lowest = given.learning_rate * given.learning_rate_end
-            return CosineAnnealingLR(self.optimiser, given.epochs * len(self.batches), lowest)
+            return CosineAnnealingLR(
+                self.optimiser,
+                given.epochs * len(self.batches),
+                eta_min=given.learning_rate * given.learning_rate_end,
+            )
         if given.schedule == "plateau":
             return ReduceLROnPlateau(
                 self.optimiser, "min", given.plateau_factor, given.plateau_patience, threshold=0.0
             )
         return ConstantLR(self.optimiser, 1.0)
-
-    def _state(self) -> dict[str, Any]:
-        return {
-            **{name: part.state_dict() for name, part in self.parts.items()},
-            **{name: getattr(self, name) for name in SAVED},
-            "history": self.history.as_dict(),
-            "generators": [generator.get_state() for generator in self.generators],
-        }
 
     def _resume(self) -> None:
         state = self.file.load_own() if self.file else None
@@ -336,8 +336,6 @@ def batch_sizes(n_rows: int, batch_size: int) -> tuple[list[int], list[int]]:
 
 def make_alike(model: nn.Module) -> None:
     """Give all processes the first one's weights."""
-    if ranks.world() == 1:
-        return
     weights = ranks.from_first([weight.detach().cpu() for weight in model.parameters()])
     with torch.no_grad():
         for mine, first in zip(model.parameters(), weights, strict=True):

@@ -1,10 +1,11 @@
 """Noise laws: how each row's measurement differs from the truth."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import deconflow.noise.distributions as distributions
-from deconflow.extras import need
+from deconflow.extras import need, of_flows
 from deconflow.noise.base import (
+    ByRow,
     Ends,
     JointMixture,
     Noise,
@@ -21,7 +22,6 @@ from deconflow.noise.gaussian_noise import (
     HALF_LOG_2PI,
     FreeErrors,
     GaussianNoise,
-    for_rows,
     gaussian,
     in_call,
     psd_cholesky,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HALF_LOG_2PI",
+    "ByRow",
     "Ends",
     "FewDrawsWarning",
     "FreeErrors",
@@ -59,7 +60,6 @@ __all__ = [
     "as_index",
     "as_noise",
     "binomial",
-    "for_rows",
     "from_law",
     "from_replicates",
     "from_samples",
@@ -78,14 +78,11 @@ __all__ = [
 __all__ += distributions.__all__
 
 
-def __getattr__(name: str) -> Any:
-    """Import what takes distributions of torch when it is first asked for."""
-    if name not in ("LawNoise", "from_law", "same_for_all"):
-        raise AttributeError(f"module 'deconflow.noise' has no attribute {name!r}")
-    need("torch", f"noise.{name} takes its distributions")
-    import deconflow.noise.law_noise
-
-    return getattr(deconflow.noise.law_noise, name)
+__getattr__ = of_flows(
+    __name__,
+    dict.fromkeys(("LawNoise", "from_law", "same_for_all"), "law_noise"),
+    lambda name: need("torch", f"noise.{name} takes its distributions"),
+)
 
 
 def __dir__() -> list[str]:

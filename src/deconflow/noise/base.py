@@ -15,6 +15,7 @@ from deconflow.checks import (
     is_torch_array,
     like,
     moved,
+    refuse_if,
     refuse_where,
     take,
 )
@@ -49,10 +50,6 @@ class NoiseMixture(ABC):
         Memory is that of these rows alone.
         """
 
-    @abstractmethod
-    def divide(self, unit: Array) -> "NoiseMixture":
-        """Return the mixture of the noise divided by ``unit``, ``(M,)``."""
-
     def harmonic_covariance(self) -> Array | None:
         """Inverse of the mean precision of each row, ``(N or 1, M, M)``.
 
@@ -82,22 +79,17 @@ class JointMixture(NoiseMixture):
         """Number of Gaussians in each row's mixture."""
         return self.weights.shape[1]
 
-    @property
-    def diagonal(self) -> bool:
-        """Whether only variances are kept."""
-        return self.covariances.ndim == 3
-
     def divide(self, unit: Array) -> "JointMixture":
         """Return the mixture of the noise divided by ``unit``, ``(M,)``."""
         means = None if self.means is None else self.means / unit
-        by = unit**2 if self.diagonal else np.outer(unit, unit)
+        by = unit**2 if self.covariances.ndim == 3 else np.outer(unit, unit)
         return JointMixture(self.weights, means, self.covariances / by)
 
     def harmonic_covariance(self) -> Array | None:
         """Inverse of the mean precision of each row, ``(N or 1, M, M)``; None if not centred."""
         if self.means is not None and self.means.any():
             return None
-        if self.diagonal:
+        if self.covariances.ndim == 3:
             return diagonals(1 / (self.weights[..., None] / self.covariances).sum(1))
         precisions = self.weights[..., None, None] * np.linalg.inv(self.covariances)
         return np.linalg.inv(precisions.sum(1))
@@ -106,17 +98,16 @@ class JointMixture(NoiseMixture):
         self, rows: IntArray | slice | None = None, columns: IntArray | None = None
     ) -> "JointMixture":
         """Mixtures of some rows and some measured values."""
-        of = slice(None) if columns is None else columns
-        covariances = self.covariances[..., of]
-        if not self.diagonal:
-            covariances = covariances[..., of, :]
-        means = None if self.means is None else of_rows(self.means[..., of], rows)
-        return JointMixture(of_rows(self.weights, rows), means, of_rows(covariances, rows))
-
-
-def of_rows(values: AnyArray, rows: IntArray | slice | None) -> AnyArray:
-    """Some rows of an array, which stays if it holds for all rows."""
-    return values if rows is None or len(values) == 1 else values[rows]
+        arrays: list[Any] = [self.weights, self.means, self.covariances]
+        if columns is not None:
+            means = None if self.means is None else self.means[..., columns]
+            covariances = self.covariances[..., columns]
+            if covariances.ndim == 4:
+                covariances = covariances[..., columns, :]
+            arrays = [self.weights, means, covariances]
+        if rows is not None:
+            arrays = [x if x is None or len(x) == 1 else x[rows] for x in arrays]
+        return JointMixture(*arrays)
 
 
 class OfRows:
@@ -142,7 +133,26 @@ class OfRows:
 
 
 @dataclass(frozen=True)
-class KeptDraws:
+class ByRow:
+    """Arrays, tensors and the like with an axis of rows each, taken and moved together."""
+
+    def __len__(self) -> int:
+        return len(next(iter(vars(self).values())))
+
+    def __getitem__(self, rows: RowIndex) -> Self:
+        return replace(self, **{name: each[rows] for name, each in vars(self).items()})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # never changed, so no copy of what holds it needs its own
+
+    def to(self, *, dtype: Any = None, device: Any = None) -> Self:
+        """Move tensors to another precision or device."""
+        options = {"dtype": dtype, "device": device}
+        return replace(self, **{name: each.to(**options) for name, each in vars(self).items()})
+
+
+@dataclass(frozen=True)
+class KeptDraws(ByRow):
     """Some of the draws that a law was made of, which tell where it is known.
 
     Attributes
@@ -155,9 +165,6 @@ class KeptDraws:
 
     offsets: Array
     weights: Array
-
-    def __getitem__(self, rows: Any) -> Self:
-        return type(self)(take(self.offsets, rows), take(self.weights, rows))
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -329,11 +336,11 @@ class Noise(OfRows, ABC):
 
         ``observed`` is a boolean ``(N, dim)``.
         """
-        if not self.independent:
-            raise ValueError(
-                "Expected noise whose values are independent, because w has missing values; "
-                f"got a law over whole rows ({type(self).__name__})."
-            )
+        refuse_if(
+            not self.independent,
+            "Expected noise whose values are independent, because w has missing values; "
+            f"got a law over whole rows ({type(self).__name__}).",
+        )
         return replace(self, observed=observed)
 
     @abstractmethod
@@ -343,9 +350,14 @@ class Noise(OfRows, ABC):
     def to(self, *, dtype: Any = None, device: Any = None) -> Self:
         """Return the law as tensors; an error if single precision does not hold its units."""
         if "32" in str(dtype) and hasattr(self, "unit"):
-            size, advice = as_array(self.unit), "Change the units of w and noise."
-            what = "a spread of w between 1e-30 and 1e+30, for single precision"
-            refuse_where((size < 1e-30) | (size > 1e30), what, size, advice=advice, shared=True)
+            size = as_array(self.unit)
+            refuse_where(
+                (size < 1e-30) | (size > 1e30),
+                "a spread of w between 1e-30 and 1e+30, for single precision",
+                size,
+                advice="Change the units of w and noise.",
+                shared=True,
+            )
         return self._changed(lambda x: moved(x, dtype, device))
 
     def in_numpy(self) -> Self:
@@ -356,11 +368,6 @@ class Noise(OfRows, ABC):
         return replace(
             self, **{each.name: change(getattr(self, each.name)) for each in fields(self)}
         )
-
-    def _take(self, rows: RowIndex, n_rows: int) -> Self:
-        """Return the law of some rows."""
-        names = ("observed", "kept", *(() if self.shared else self.by_row))
-        return replace(self, n_rows=n_rows, **{x: take(getattr(self, x), rows) for x in names})
 
     def values(self) -> Self:
         """Return the law of all single values as rows, for independent values."""
@@ -382,19 +389,23 @@ class Noise(OfRows, ABC):
         """Return the law of the noise plus, if it may be singular, Gaussian noise of ``sd``."""
         return self
 
-    def bind(self, n_rows: int) -> Self:
-        """Say how many rows there are; an error if this noise has another number."""
-        if self.shared and self.n_rows in (None, n_rows):
-            return self._take(slice(None), n_rows)
-        if self.n_rows != n_rows:
-            raise ValueError(
-                f"Expected noise for {n_rows} rows, as many as w has; got {self.n_rows} rows."
-            )
-        return self
+    def bind(self, n_rows: int, observed: Any = None) -> "Noise":
+        """Say how many rows there are, and which of their values were observed, None for all.
+
+        An error if this noise has another number of rows.
+        """
+        refuse_if(
+            self.n_rows not in (None, n_rows),
+            f"Expected noise for {n_rows} rows, as many as w has; got {self.n_rows} rows.",
+        )
+        law = self if self.n_rows == n_rows else replace(self, n_rows=n_rows)
+        return law if observed is None else law.restrict(observed)
 
     def __getitem__(self, rows: Any) -> Self:
         rows = as_index(rows, self.n_rows)
-        return self._take(rows, count_rows(rows, self.n_rows))
+        count = len(range(self.n_rows or 0)[rows]) if isinstance(rows, slice) else len(rows)
+        names = ("observed", "kept", *(() if self.shared else self.by_row))
+        return replace(self, n_rows=count, **{x: take(getattr(self, x), rows) for x in names})
 
     def __repr__(self) -> str:
         rows = "any number of" if self.n_rows is None else self.n_rows
@@ -407,9 +418,12 @@ class OtherNoise(Noise):
     def to(self, *, dtype: Any = None, device: Any = None) -> Self:
         """Return the law as tensors; an error if single precision does not hold it."""
         if "32" in str(dtype):
-            few = f"noise wider than {NARROWEST:g} times the spread of w, for single precision"
-            advice = "Use noise.gaussian, or 0.0."
-            refuse_where(as_array(self.variance()) < NARROWEST**2, few, got="less", advice=advice)
+            refuse_where(
+                as_array(self.variance()) < NARROWEST**2,
+                f"noise wider than {NARROWEST:g} times the spread of w, for single precision",
+                got="less",
+                advice="Use noise.gaussian, or 0.0.",
+            )
         return super().to(dtype=dtype, device=device)
 
 
@@ -448,16 +462,21 @@ class Reading(ABC):
 
 
 def as_index(rows: Any, n_rows: int | None) -> Any:
-    """Turn an index of rows into a slice or an array.
+    """Turn an index of rows into a slice, or an array of their numbers.
 
-    ``n_rows`` is the number of rows; None if there is any number of them.
+    ``n_rows`` is the number of rows; None if there is any number of them, of which none can be
+    taken as a slice.
     """
     if isinstance(rows, tuple) and rows[1:] == (...,):  # the form scikit-learn's splitters use
         rows = rows[0]
     if isinstance(rows, slice):
+        if n_rows is None:
+            raise TypeError(
+                "Expected noise that is bound to rows; got one law for any number of rows."
+            )
         if (rows.step or 1) > 0:
             return rows
-        rows = range(*rows.indices(n_rows or 0))
+        rows = range(n_rows)[rows]
     index = (
         as_array(rows)
         if is_torch_array(rows)
@@ -466,25 +485,17 @@ def as_index(rows: Any, n_rows: int | None) -> Any:
     if isinstance(rows, tuple) or index.ndim != 1 or (index.size and index.dtype.kind not in "biu"):
         raise TypeError(f"Expected rows as numbers, flags or a slice; got {rows!r}.")
     if index.dtype.kind == "b":
-        if n_rows is not None and len(index) != n_rows:
-            raise IndexError(f"Expected a flag for each of {n_rows} rows; got {len(index)} flags.")
-        return index
+        refuse_if(
+            n_rows is not None and len(index) != n_rows,
+            f"Expected a flag for each of {n_rows} rows; got {len(index)} flags.",
+            IndexError,
+        )
+        return np.flatnonzero(index)
     if n_rows is not None:
         beyond = index[(index < -n_rows) | (index >= n_rows)]
         if len(beyond):
             raise IndexError(f"Expected rows between 0 and {n_rows - 1}; got {beyond[0]}.")
     return index.astype(np.int64, copy=False)
-
-
-def count_rows(rows: Any, n_rows: int | None) -> int:
-    """Count how many rows an index takes."""
-    if isinstance(rows, slice):
-        if n_rows is None:
-            raise TypeError(
-                "Expected noise that is bound to rows; got one law for any number of rows."
-            )
-        return len(range(*rows.indices(n_rows)))
-    return int(rows.sum()) if rows.dtype.kind == "b" else len(rows)
 
 
 def flatten_cholesky(factor: Any) -> Any:

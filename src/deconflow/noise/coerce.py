@@ -7,9 +7,9 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from deconflow._types import Array
-from deconflow.checks import as_floats, take
+from deconflow.checks import as_floats, refuse_if, take
 from deconflow.noise.base import Noise, Reading, RowIndex
-from deconflow.noise.gaussian_noise import FreeErrors, for_rows, gaussian
+from deconflow.noise.gaussian_noise import FreeErrors, from_covariance, from_sd
 
 ACCEPTED = (
     "standard deviations (D,) or (N, D), covariances (D, D) or (N, D, D), a deconflow noise, "
@@ -24,10 +24,26 @@ def as_noise(noise: Any, n_rows: int, dim: int, observed: Any = None) -> Noise:
     single number is one standard deviation for everything. NaN is allowed where ``observed``
     (boolean ``(N, D)``) says that the value is missing.
     """
+    if not isinstance(noise, Noise | np.ndarray):
+        noise = _law_or_numbers(noise)
+    if not isinstance(noise, Noise):
+        noise = _from_array(as_floats(noise, "noise"), n_rows, dim, observed)
+    elif noise.observed is not None:
+        raise ValueError(
+            "Expected noise of whole rows; got noise restricted to the values that other data "
+            "observed, without its missing values. Pass the noise you made those data from."
+        )
+    elif noise.dim != dim:
+        raise ValueError(f"Expected noise for {dim} values per row; got {noise.dim}.")
+    return noise.bind(n_rows, observed)
+
+
+def _law_or_numbers(noise: Any) -> Any:
+    """Make a distribution of torch a law, and refuse what is neither a law nor numbers."""
     if is_distribution(noise):
         from deconflow.noise.law_noise import same_for_all
 
-        noise = same_for_all(noise)
+        return same_for_all(noise)
     if noise is None or isinstance(noise, str):
         raise TypeError(f"Expected noise as {ACCEPTED}; got {noise!r}.")
     if isinstance(noise, FreeErrors):
@@ -35,26 +51,18 @@ def as_noise(noise: Any, n_rows: int, dim: int, observed: Any = None) -> Noise:
             f"Expected errors that are known here; got {noise!r}. Only fit of an estimator learns "
             "them, and questions to the model that was fitted so."
         )
-    if isinstance(noise, Reading):
-        raise TypeError(
-            f"Expected noise as {ACCEPTED}; got a likelihood of measured values, which none are "
-            "beside it here. Use a law."
-        )
+    refuse_if(
+        isinstance(noise, Reading),
+        f"Expected noise as {ACCEPTED}; got a likelihood of measured values, which none are "
+        "beside it here. Use a law.",
+        TypeError,
+    )
     if callable(noise):
         raise TypeError(
             f"Expected noise as {ACCEPTED}; got the law {noise!r} without parameters. "
             "Use deconflow.noise.from_law(law, ...)."
         )
-    if not isinstance(noise, Noise):
-        noise = _from_array(as_floats(noise, "noise"), n_rows, dim, observed)
-    if noise.observed is not None:
-        raise ValueError(
-            "Expected noise of whole rows; got noise restricted to the values that other data "
-            "observed, without its missing values. Pass the noise you made those data from."
-        )
-    if noise.dim != dim:
-        raise ValueError(f"Expected noise for {dim} values per row; got {noise.dim}.")
-    return for_rows(noise, n_rows, observed)
+    return noise
 
 
 def is_distribution(thing: Any) -> bool:
@@ -65,21 +73,20 @@ def is_distribution(thing: Any) -> bool:
 
 def _from_array(array: Array, n_rows: int, dim: int, observed: Any) -> Noise:
     shape = array.shape
-    if shape == (dim, dim) and n_rows == dim:
-        raise ValueError(
-            f"Expected noise that can be told apart; got shape {shape} for {n_rows} rows of {dim} "
-            "values, which could be standard deviations or one covariance. "
-            "Say deconflow.noise.gaussian(sd=...) or deconflow.noise.gaussian(covariance=...)."
-        )
+    refuse_if(
+        shape == (dim, dim) and n_rows == dim,
+        f"Expected noise that can be told apart; got shape {shape} for {n_rows} rows of {dim} "
+        "values, which could be standard deviations or one covariance. "
+        "Say deconflow.noise.gaussian(sd=...) or deconflow.noise.gaussian(covariance=...).",
+    )
     if shape in ((), (dim,)):
-        return gaussian(sd=np.broadcast_to(array, (dim,)))
+        return from_sd(np.broadcast_to(array, (dim,)))
     if shape == (n_rows, dim):  # whatever stands where nothing was observed
-        return gaussian(sd=array if observed is None else np.where(observed, array, 1.0))
+        return from_sd(array if observed is None else np.where(observed, array, 1.0))
     if shape in ((dim, dim), (n_rows, dim, dim)):
         if len(shape) == 3 and observed is not None:
-            both = observed[:, :, None] & observed[:, None]
-            array = np.where(both, array, np.eye(dim))
-        return gaussian(covariance=array)
+            array = np.where(observed[:, :, None] & observed[:, None], array, np.eye(dim))
+        return from_covariance(array)
     hint = " Reshape it to (N, 1)." if shape == (n_rows,) and dim == 1 else ""
     raise ValueError(
         f"Expected noise as {ACCEPTED}, with N = {n_rows} and D = {dim}; got shape {shape}.{hint}"

@@ -22,6 +22,7 @@ from deconflow.checks import (
     as_array,
     as_parameter,
     like,
+    refuse_if,
     refuse_where,
     special_of,
 )
@@ -79,13 +80,6 @@ class Standard:
     half_width: float = math.inf
     draw: Callable[..., Array] | None = None
     step: int = 0
-
-
-# -- Laplace --------------------------------------------------------------------------------------
-
-
-def _laplace_quantile(share: Array, q: Array) -> Array:
-    return np.copysign(-np.log(2 * np.minimum(share, 1 - share)), share - 0.5)
 
 
 def _constant(value: float) -> Callable[[Array], Array]:
@@ -151,11 +145,11 @@ def _split_wave(t: Array, q: Array) -> Any:
 
 
 def _split_points(q: float) -> Array:
-    if abs(q) > LARGEST_LOG_RATIO:
-        raise ValueError(
-            "Expected lower and upper errors within a factor of 20 of each other for XD; "
-            f"got a factor of {np.exp(abs(q)):.3g}. Use a flow."
-        )
+    refuse_if(
+        abs(q) > LARGEST_LOG_RATIO,
+        "Expected lower and upper errors within a factor of 20 of each other for XD; "
+        f"got a factor of {np.exp(abs(q)):.3g}. Use a flow.",
+    )
     return np.linspace(-4.5 * special.expit(-q), 4.5 * special.expit(q), 300)
 
 
@@ -171,7 +165,8 @@ STANDARD = {
         lambda t, q: np.exp(-0.5 * np.square(t)) + 0j, None, symmetric=True,
     ),
     "laplace": Standard(
-        lambda xp, x, q: -math.log(2) - xp.abs(x), _constant(2.0), _laplace_quantile,
+        lambda xp, x, q: -math.log(2) - xp.abs(x), _constant(2.0),
+        lambda share, q: np.copysign(-np.log(2 * np.minimum(share, 1 - share)), share - 0.5),
         lambda t, q: 1 / (1 + np.square(t)) + 0j, _half_line, symmetric=True,
     ),
     "student_t": Standard(
@@ -276,9 +271,11 @@ class TableNoise(OtherNoise):
         different, which = np.unique(np.round(q * step) / step if step else q, return_inverse=True)
         fits = [parts_of(self.kind, float(each), parts) for each in different]
         weights, means, variances = (np.stack(column) for column in zip(*fits, strict=True))
-        location = None if self.location is None else as_array(self.location)
         return IndependentMixture(
-            (weights, means, variances), which.reshape(q.shape), location, as_array(self.scale)
+            (weights, means, variances),
+            which.reshape(q.shape),
+            None if self.location is None else as_array(self.location),
+            as_array(self.scale),
         )
 
     def value_characteristics(self, t: Array) -> Complex:
@@ -288,8 +285,12 @@ class TableNoise(OtherNoise):
 
     def divide(self, scale: Any) -> Self:
         """Return the law of ``n / scale``."""
-        location = None if self.location is None else self.location / scale
-        return replace(self, scale=self.scale / scale, location=location, kept=None)
+        return replace(
+            self,
+            scale=self.scale / scale,
+            location=None if self.location is None else self.location / scale,
+            kept=None,
+        )
 
     def support_map(self) -> tuple[Any, Any, Any] | None:
         """Return how to reach an interval: the map, its unit, and where it starts."""
@@ -356,10 +357,17 @@ def table_noise(
     kind: str, scale: Array, q: Array, shared: bool, location: Any = None
 ) -> TableNoise:
     """Make noise out of the table, of parameters ``(N or 1, D)``."""
-    n_rows = None if shared else len(scale)
-    noise = TableNoise(kind, scale, q, location, shared=shared, n_rows=n_rows)
-    bad, wide = ~(noise.variance() > 0), f"noise wider than {SMALLEST:g}"
-    refuse_where(bad, wide, scale, "the scale {:g}", advice="Change the units.", shared=shared)
+    noise = TableNoise(
+        kind, scale, q, location, shared=shared, n_rows=None if shared else len(scale)
+    )
+    refuse_where(
+        ~(noise.variance() > 0),
+        f"noise wider than {SMALLEST:g}",
+        scale,
+        "the scale {:g}",
+        advice="Change the units.",
+        shared=shared,
+    )
     return noise
 
 
@@ -371,10 +379,16 @@ def _positive(**parameters: ArrayLike) -> tuple[list[Array], bool]:
     except ValueError as error:
         shapes = {name: value.shape for name, value in arrays.items()}
         raise ValueError(f"Expected shapes that fit together; got {shapes}.") from error
-    if len(shape) not in (1, 2):
-        raise ValueError(f"Expected {next(iter(arrays))} of shape (D,) or (N, D); got {shape}.")
+    refuse_if(
+        len(shape) not in (1, 2),
+        f"Expected {next(iter(arrays))} of shape (D,) or (N, D); got {shape}.",
+    )
     for name, value in arrays.items():
-        bad, what = ~(value > 0) | ~np.isfinite(value), f"positive, finite values of {name}"
-        refuse_where(bad, f"{what} as noise", value, shared=value.ndim < 2)
+        refuse_where(
+            ~(value > 0) | ~np.isfinite(value),
+            f"positive, finite values of {name} as noise",
+            value,
+            shared=value.ndim < 2,
+        )
     full = [np.array(np.broadcast_to(value, shape), ndmin=2) for value in arrays.values()]
     return full, len(shape) == 1

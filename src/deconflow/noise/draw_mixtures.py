@@ -121,26 +121,18 @@ def _fourth(u: Array, weight: Array) -> Array:
 
 def _best_fit(u: Array, weight: Array, size: Array, parts: int) -> list[Array]:
     """Fit from two starts, and take each row's better one; with its mean log density."""
+    skew, fourth = _skew(u, weight), _fourth(u, weight)
+    # Draws may fall apart where they are most skewed, or where their tails are shortest, as of two
+    # humps.
+    skewed = np.where(np.linalg.norm(skew, axis=1, keepdims=True) > 0, skew, 1.0)
     fits = [
         _fit_rows(u, weight, size, _split_along(u, weight, axis, parts), STEPS, GAIN)
-        for axis in _axes(u, weight)
+        for axis in (skewed, np.linalg.eigh(fourth)[1][..., 0])
     ]
     second = fits[1][3] > fits[0][3]
     return [
         np.where(second.reshape(-1, *[1] * (a.ndim - 1)), b, a) for a, b in zip(*fits, strict=True)
     ]
-
-
-def _axes(u: Array, weight: Array) -> tuple[Array, Array]:
-    """Two directions ``(n, D)`` along which a row's draws may fall apart.
-
-    That in which they are most skewed, and that in which their tails are shortest, as of two
-    humps.
-    """
-    skew = _skew(u, weight)
-    length = np.linalg.norm(skew, axis=1, keepdims=True)
-    shortest = np.linalg.eigh(_fourth(u, weight))[1][..., 0]
-    return np.where(length > 0, skew, 1.0), shortest
 
 
 def _split_along(u: Array, weight: Array, axis: Array, parts: int) -> Array:

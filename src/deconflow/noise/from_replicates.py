@@ -7,7 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deconflow._types import Array, BoolArray, IntArray
-from deconflow.checks import as_floats, check_choice, first_bad, refuse_extremes, refuse_where
+from deconflow.checks import (
+    as_floats,
+    check_choice,
+    first_bad,
+    refuse_extremes,
+    refuse_if,
+    refuse_where,
+)
 from deconflow.noise.base import Noise, Table
 from deconflow.noise.distributions import student_t
 from deconflow.noise.gaussian_noise import of_covariance
@@ -79,9 +86,13 @@ def from_replicates(
         return w, _pooled(seen, _pooled_covariance(residual, seen))
     count = seen.sum(1)
     squares = np.square(residual).sum(1)
-    if how == "rows":
-        return w, _of_rows(squares, count)
-    return w, _of_means(w, squares, count)
+    if how == "mean":
+        return w, _of_means(w, squares, count)
+    where, advice = 'in every row for how="rows"', 'Use how="pooled" or how="mean".'
+    refuse_where(count < 2, f"two replicates or more {where}", count, advice=advice)
+    refuse_where(squares == 0, f"replicates that differ {where}", got="equal ones", advice=advice)
+    degrees = count - 1.0
+    return w, student_t(scale=np.sqrt(squares / degrees / count), df=degrees)
 
 
 def replicate_covariance(values: ArrayLike) -> Array:
@@ -95,11 +106,11 @@ def replicate_covariance(values: ArrayLike) -> Array:
 def _read(values: Any) -> tuple[Array, Array, BoolArray]:
     """Means of checked replicates, what these differ from them by, and where there are any."""
     x = as_floats(values, "values")
-    if x.ndim != 3 or 0 in x.shape:
-        hint = " For one column pass values[:, :, None]." if x.ndim == 2 else ""
-        raise ValueError(
-            f"Expected values of shape (N, R, D), R replicates of each row; got {x.shape}.{hint}"
-        )
+    hint = " For one column pass values[:, :, None]." if x.ndim == 2 else ""
+    refuse_if(
+        x.ndim != 3 or 0 in x.shape,
+        f"Expected values of shape (N, R, D), R replicates of each row; got {x.shape}.{hint}",
+    )
     bad = first_bad(np.isinf(x))
     if bad is not None:
         raise ValueError(
@@ -118,15 +129,23 @@ def _read(values: Any) -> tuple[Array, Array, BoolArray]:
 
 def _checked_covariance(covariance: Any, how: str, dim: int) -> Array:
     """Check a covariance that other rows have told."""
-    if how != "pooled":
-        raise ValueError(f'Expected a covariance only beside how="pooled"; got how={how!r}.')
+    refuse_if(
+        how != "pooled",
+        f'Expected a covariance only beside how="pooled"; got how={how!r}.',
+    )
     found = as_floats(covariance, "covariance")
-    if found.shape != (dim, dim):
-        raise ValueError(f"Expected covariance of shape {(dim, dim)}; got {found.shape}.")
-    if not np.isfinite(found).all() or not np.allclose(found, found.T):
-        raise ValueError("Expected a finite, symmetric covariance; got another.")
-    if np.linalg.eigvalsh(found)[0] < 0:
-        raise ValueError("Expected a covariance without negative eigenvalues; got one with some.")
+    refuse_if(
+        found.shape != (dim, dim),
+        f"Expected covariance of shape {(dim, dim)}; got {found.shape}.",
+    )
+    refuse_if(
+        not np.isfinite(found).all() or not np.allclose(found, found.T),
+        "Expected a finite, symmetric covariance; got another.",
+    )
+    refuse_if(
+        np.linalg.eigvalsh(found)[0] < 0,
+        "Expected a covariance without negative eigenvalues; got one with some.",
+    )
     return found
 
 
@@ -148,32 +167,23 @@ def _pooled_covariance(residual: Array, seen: BoolArray) -> Array:
     whole = np.asarray(seen.all(-1))
     degrees = np.maximum(whole.sum(1) - 1, 0).sum()
     dim = residual.shape[-1]
-    if degrees < dim:
-        raise ValueError(
-            f"Expected at least {dim} replicates beyond the first of their rows, for the errors of "
-            f"{dim} column{'s' if dim > 1 else ''}; got {degrees}. Give the errors by "
-            "noise.gaussian(sd=...)."
-        )
+    refuse_if(
+        degrees < dim,
+        f"Expected at least {dim} replicates beyond the first of their rows, for the errors of "
+        f"{dim} column{'s' if dim > 1 else ''}; got {degrees}. Give the errors by "
+        "noise.gaussian(sd=...).",
+    )
     rest = residual[whole.sum(1) > 1]
     there = whole[whole.sum(1) > 1][..., None]
     centre = (rest * there).sum(1, keepdims=True) / there.sum(1, keepdims=True)
     rest = np.where(there, rest - centre, 0.0)
     covariance = np.einsum("nri,nrj->ij", rest, rest) / degrees
-    if (np.diagonal(covariance) == 0).any():
-        column = int(np.argmin(np.diagonal(covariance)))
-        raise ValueError(
-            f"Expected replicates that differ; got equal ones in every row of column {column}."
-        )
+    column = int(np.argmin(np.diagonal(covariance)))
+    refuse_if(
+        covariance[column, column] == 0,
+        f"Expected replicates that differ; got equal ones in every row of column {column}.",
+    )
     return covariance
-
-
-def _of_rows(squares: Array, count: IntArray) -> Noise:
-    """Student's law for each row; every value needs replicates of its own that differ."""
-    where, advice = 'in every row for how="rows"', 'Use how="pooled" or how="mean".'
-    refuse_where(count < 2, f"two replicates or more {where}", count, advice=advice)
-    refuse_where(squares == 0, f"replicates that differ {where}", got="equal ones", advice=advice)
-    degrees = count - 1
-    return student_t(scale=np.sqrt(squares / degrees / count), df=degrees.astype(float))
 
 
 def _of_means(w: Array, squares: Array, count: IntArray) -> Noise:
@@ -243,10 +253,10 @@ def fitted_variance(
         Its number, for the words of an error.
     """
     used = degrees > 0
-    if squares[used].sum() == 0:
-        raise ValueError(
-            f"Expected rows with two replicates or more that differ; got none in column {column}."
-        )
+    refuse_if(
+        squares[used].sum() == 0,
+        f"Expected rows with two replicates or more that differ; got none in column {column}.",
+    )
     knots = _knots(mean[used])
     b = _scored(
         spline_terms(mean[used], knots), squares[used] / degrees[used], degrees[used].astype(float)

@@ -9,7 +9,14 @@ from numpy.typing import ArrayLike
 from scipy.special import multigammaln
 
 from deconflow._types import Array, IntArray
-from deconflow.checks import as_floats, first_bad, refuse_extremes, refuse_where, warn_caller
+from deconflow.checks import (
+    as_floats,
+    first_bad,
+    refuse_extremes,
+    refuse_if,
+    refuse_where,
+    warn_caller,
+)
 from deconflow.noise.base import KeptDraws, Noise
 from deconflow.noise.gaussian_noise import of_covariance
 from deconflow.noise.mixture_noise import gaussian_mixture
@@ -121,20 +128,24 @@ def from_samples(
     >>> n
     GaussianNoise(rows=500, dim=1, shared=False)
     """
-    rows = checked_draws(_draws_first(draws), log_prior)
+    if hasattr(draws, "distribution") and hasattr(draws, "n_samples"):  # astropy's, draws last
+        values = draws.distribution
+        draws = np.moveaxis(values[:, None] if values.ndim == 2 else values, -1, 1)
+    rows = checked_draws(draws, log_prior)
     mean, scatter, size = _moments(rows)
-    _check_sizes(rows, size)
-    _check_scatter(mean, scatter)
-    _warn_of_few(rows, size)
-    return mean, replace(_noise(rows, mean, scatter, size), kept=_kept(rows, mean))
+    _check_moments(rows, mean, scatter, size)
+    from deconflow.noise.draw_mixtures import fit_mixtures  # numba takes a second to import
 
-
-def _draws_first(draws: Any) -> Any:
-    """Turn a distribution of astropy, whose draws are its last axis, into an array."""
-    if not (hasattr(draws, "distribution") and hasattr(draws, "n_samples")):
-        return draws
-    values = draws.distribution
-    return np.moveaxis(values[:, None] if values.ndim == 2 else values, -1, 1)
+    covariance = predictive_covariance(scatter, size)
+    factor: Array = np.linalg.cholesky(scatter / size[:, None, None]).astype(np.float64)
+    inverse = np.linalg.inv(factor)
+    whitened = (
+        (some, (x - mean[some][:, None]) @ inverse[some].swapaxes(1, 2), weight)
+        for some, x, weight in rows.chunks()
+    )
+    mixture = fit_mixtures(whitened, size, factor, covariance)
+    law = of_covariance(covariance) if mixture is None else gaussian_mixture(*mixture)
+    return mean, replace(law, kept=_kept(rows, mean))
 
 
 def _moments(rows: Draws) -> tuple[Array, Array, Array]:
@@ -148,13 +159,14 @@ def _moments(rows: Draws) -> tuple[Array, Array, Array]:
         mean[some] = np.einsum("nk,nkd->nd", weight, x)
         rest = x - mean[some][:, None]
         size[some] = 1 / np.square(weight).sum(1)
-        products = np.einsum("nk,nki,nkj->nij", weight, rest, rest, optimize=True)
-        scatter[some] = products * size[some, None, None]
+        scatter[some] = size[some, None, None] * np.einsum(
+            "nk,nki,nkj->nij", weight, rest, rest, optimize=True
+        )
     return mean, scatter, size
 
 
-def _check_sizes(rows: Draws, size: Array) -> None:
-    """Refuse rows of which the weights leave too little."""
+def _check_moments(rows: Draws, mean: Array, scatter: Array, size: Array) -> None:
+    """Refuse rows with too few draws by their weights, or draws on a plane; tell of few."""
     bad = first_bad(size < rows.dim + 2 - 1e-6)
     if bad is not None:
         raise ValueError(
@@ -162,29 +174,23 @@ def _check_sizes(rows: Draws, size: Array) -> None:
             f"of {rows.counts[bad]} in row {bad[0]}, since its weights 1 / prior are so unequal. "
             "Draw more, or with a wider prior."
         )
-
-
-def _check_scatter(mean: Array, scatter: Array) -> None:
-    """Refuse rows whose draws lie on a point or a plane."""
     sd = np.sqrt(np.diagonal(scatter, axis1=1, axis2=2))
-    different = "draws that differ in every row and column"
-    refuse_where(sd <= ROUNDING * np.abs(mean), different, got="equal ones")
+    equal = sd <= ROUNDING * np.abs(mean)
+    refuse_where(equal, "draws that differ in every row and column", got="equal ones")
     correlation = scatter / (sd[:, :, None] * sd[:, None])
-    thin = np.linalg.eigvalsh(correlation)[:, 0] < THINNEST
-    advice = "Leave out a column that others determine."
-    refuse_where(thin, "draws with a covariance", got="draws on a line or a plane", advice=advice)
-
-
-def _warn_of_few(rows: Draws, size: Array) -> None:
-    """Say how many rows have few draws, and what the fewest are."""
+    refuse_where(
+        np.linalg.eigvalsh(correlation)[:, 0] < THINNEST,
+        "draws with a covariance",
+        got="draws on a line or a plane",
+        advice="Leave out a column that others determine.",
+    )
     needed = FEW_DRAWS * (rows.dim + 1)
-    few = size < needed
-    if few.any():
-        worst = int(size.argmin())
+    worst = int(size.argmin())
+    if size[worst] < needed:
         warn_caller(
-            f"{few.sum()} of {len(size)} rows have fewer than {needed} draws that count (row "
-            f"{worst} {size[worst]:.0f} of {rows.counts[worst]}): what they say of the truth is "
-            "rough. Draw more of their posteriors.",
+            f"{(size < needed).sum()} of {len(size)} rows have fewer than {needed} draws that "
+            f"count (row {worst} {size[worst]:.0f} of {rows.counts[worst]}): what they say of the "
+            "truth is rough. Draw more of their posteriors.",
             FewDrawsWarning,
         )
 
@@ -194,27 +200,11 @@ def _kept(rows: Draws, mean: Array) -> KeptDraws:
     most = min(MOST_KEPT, int(rows.counts.max()))
     offsets, weights = np.zeros((len(mean), most, rows.dim)), np.zeros((len(mean), most))
     for some, x, weight in rows.chunks():
-        counts = rows.counts[some]
-        at = np.linspace(0, counts - 1, most).astype(int).T
+        at = np.linspace(0, rows.counts[some] - 1, most).astype(int).T
         new = np.diff(at, axis=1, prepend=-1) > 0  # a row with few draws has each of them once
         offsets[some] = np.take_along_axis(x, at[..., None], 1) - mean[some][:, None]
         weights[some] = np.take_along_axis(weight, at, 1) * new
     return KeptDraws(offsets.astype(np.float32), weights.astype(np.float32))
-
-
-def _noise(rows: Draws, mean: Array, scatter: Array, size: Array) -> Noise:
-    """Law of ``mean - v``."""
-    from deconflow.noise.draw_mixtures import fit_mixtures  # numba takes a second to import
-
-    covariance = predictive_covariance(scatter, size)
-    factor: Array = np.linalg.cholesky(scatter / size[:, None, None]).astype(np.float64)
-    inverse = np.linalg.inv(factor)
-    whitened = (
-        (some, (x - mean[some][:, None]) @ inverse[some].swapaxes(1, 2), weight)
-        for some, x, weight in rows.chunks()
-    )
-    mixture = fit_mixtures(whitened, size, factor, covariance)
-    return of_covariance(covariance) if mixture is None else gaussian_mixture(*mixture)
 
 
 # -- draws, checked -------------------------------------------------------------------------------
@@ -223,17 +213,27 @@ def _noise(rows: Draws, mean: Array, scatter: Array, size: Array) -> Noise:
 def checked_draws(draws: Any, log_prior: Any) -> Draws:
     """Check draws ``(N, K, D)``, or a sequence of ``(K_i, D)``, and the prior at them."""
     values = _rows(draws, "draws", 2)
-    if len(values) == 0:
-        raise ValueError("Expected draws of one row or more; got none.")
+    refuse_if(
+        len(values) == 0,
+        "Expected draws of one row or more; got none.",
+    )
     counts, columns = (np.array([row.shape[axis] for row in values]) for axis in (0, 1))
     dim = columns[0]
-    wanted = f"draws of {dim or 'one or more'} columns in every row, as in row 0"
-    refuse_where((columns != dim) | (dim == 0), wanted, columns, "{}")
+    refuse_where(
+        (columns != dim) | (dim == 0),
+        f"draws of {dim or 'one or more'} columns in every row, as in row 0",
+        columns,
+        "{}",
+    )
     refuse_where([not np.isfinite(row).all() for row in values], "finite draws", got="NaN or inf")
     for i, row in enumerate(values):
         refuse_extremes(f"draws of row {i}", row)
-    wanted = f"at least {dim + 2} draws in every row, for the covariance of {dim} values"
-    refuse_where(counts < dim + 2, wanted, counts, "{}")
+    refuse_where(
+        counts < dim + 2,
+        f"at least {dim + 2} draws in every row, for the covariance of {dim} values",
+        counts,
+        "{}",
+    )
     return Draws(values, None if log_prior is None else _checked_prior(log_prior, values))
 
 
@@ -241,26 +241,13 @@ def _rows(values: Any, name: str, ndim: int) -> Sequence[Array]:
     """An array, or a sequence of arrays for each row, as a sequence of arrays."""
     if not isinstance(values, list | tuple):
         array = as_floats(values, name)
-        if array.ndim != ndim + 1:
-            shape = "(N, K, D)" if ndim == 2 else "(N, K)"
-            hint = " For one column pass draws[:, :, None]." if (ndim, array.ndim) == (2, 2) else ""
-            raise ValueError(
-                f"Expected {name} of shape {shape}, or a list of N arrays; got {array.shape}.{hint}"
-            )
+        shape = "(N, K, D)" if ndim == 2 else "(N, K)"
+        hint = " For one column pass draws[:, :, None]." if (ndim, array.ndim) == (2, 2) else ""
+        refuse_if(
+            array.ndim != ndim + 1,
+            f"Expected {name} of shape {shape}, or a list of N arrays; got {array.shape}.{hint}",
+        )
         return [*array]
-    _refuse_other_columns(values, name)
-    rows = [as_floats(row, f"{name} of row {i}") for i, row in enumerate(values)]
-    for i, row in enumerate(rows):
-        if row.ndim != ndim:
-            shape = "(K, D)" if ndim == 2 else "(K,)"
-            raise ValueError(
-                f"Expected {name} of each row of shape {shape}; got {row.shape} in row {i}."
-            )
-    return rows
-
-
-def _refuse_other_columns(values: Sequence[Any], name: str) -> None:
-    """Raise for tables of rows whose columns are not the same, in the same order."""
     columns = [[*map(str, getattr(row, "columns", []))] for row in values]
     for i, names in enumerate(columns):
         if names and names != columns[0]:
@@ -268,6 +255,14 @@ def _refuse_other_columns(values: Sequence[Any], name: str) -> None:
                 f"Expected {name} of every row with the columns {', '.join(columns[0]) or 'none'}, "
                 f"as in row 0; got {', '.join(names)} in row {i}."
             )
+    rows = [as_floats(row, f"{name} of row {i}") for i, row in enumerate(values)]
+    for i, row in enumerate(rows):
+        refuse_if(
+            row.ndim != ndim,
+            f"Expected {name} of each row of shape {'(K, D)' if ndim == 2 else '(K,)'}; "
+            f"got {row.shape} in row {i}.",
+        )
+    return rows
 
 
 def _checked_prior(
@@ -277,22 +272,26 @@ def _checked_prior(
     if callable(log_prior):
         log_prior = [as_floats(log_prior(row), "log_prior") for row in values]
     prior = _rows(log_prior, "log_prior", 1)
-    if len(prior) != len(values):
-        raise ValueError(
-            f"Expected log_prior of {len(values)} rows, as draws have; got {len(prior)}."
-        )
-    for i, (row, draws) in enumerate(zip(prior, values, strict=True)):
-        if len(row) != len(draws):
-            raise ValueError(
-                f"Expected log_prior of {len(draws)} draws in row {i}; got {len(row)}."
-            )
-    advice = "A posterior has no draws where its prior vanishes."
-    vanishing = [(row == -np.inf).any() for row in prior]
-    refuse_where(
-        vanishing, "a prior that is positive at every draw", got="log_prior -inf", advice=advice
+    refuse_if(
+        len(prior) != len(values),
+        f"Expected log_prior of {len(values)} rows, as draws have; got {len(prior)}.",
     )
-    bad = [not np.isfinite(row).all() for row in prior]
-    refuse_where(bad, "finite values of log_prior", got="NaN or inf")
+    for i, (row, draws) in enumerate(zip(prior, values, strict=True)):
+        refuse_if(
+            len(row) != len(draws),
+            f"Expected log_prior of {len(draws)} draws in row {i}; got {len(row)}.",
+        )
+    refuse_where(
+        [(row == -np.inf).any() for row in prior],
+        "a prior that is positive at every draw",
+        got="log_prior -inf",
+        advice="A posterior has no draws where its prior vanishes.",
+    )
+    refuse_where(
+        [not np.isfinite(row).all() for row in prior],
+        "finite values of log_prior",
+        got="NaN or inf",
+    )
     return prior
 
 
@@ -346,9 +345,8 @@ def _best_scale(scatter: Array, freedom: Array, degrees: float, scale: Array) ->
     Near :math:`\nu = \infty` steps are short: :math:`\Psi / \nu` is then the pooled covariance,
     with which it begins.
     """
-    pooled = scatter.sum(0) / freedom.sum()
     if degrees > freedom.mean():
-        scale = pooled * degrees
+        scale = scatter.sum(0) / freedom.sum() * degrees
     for _ in range(STEPS):
         precision = np.linalg.inv(scale + scatter) * (degrees + freedom)[:, None, None]
         new = np.linalg.inv(precision.mean(0)) * degrees

@@ -16,6 +16,7 @@ from deconflow.checks import (
     as_parameter,
     diagonals,
     like,
+    refuse_if,
     refuse_where,
     solve_lower,
     take,
@@ -25,8 +26,8 @@ from deconflow.noise.base import (
     Noise,
     OfRows,
     as_index,
-    count_rows,
     flatten_cholesky,
+    total,
 )
 from deconflow.randomness import normal
 
@@ -62,16 +63,13 @@ class GaussianNoise(Noise):
         """Log density of residuals ``(..., N, D)``, as ``(..., N)``."""
         xp, factor = array_namespace(residual), like(self.factor, residual)
         pivots = factor if self.diagonal else xp.linalg.diagonal(factor)
-        if 0 not in pivots.shape and xp.min(pivots) == 0:
-            raise ValueError(
-                "Expected noise of positive variance where its density is asked for; got none. "
-                "Exact values have no density about the truth: leave them out, or give them one."
-            )
+        refuse_if(
+            0 not in pivots.shape and xp.min(pivots) == 0,
+            "Expected noise of positive variance where its density is asked for; got none. "
+            "Exact values have no density about the truth: leave them out, or give them one.",
+        )
         white = residual / factor if self.diagonal else _whiten(factor, residual)
-        per_value = -0.5 * white**2 - xp.log(pivots) - HALF_LOG_2PI
-        if self.observed is not None:
-            per_value = xp.where(like(self.observed, residual), per_value, 0.0)
-        return xp.sum(per_value, axis=-1)
+        return total(-0.5 * white**2 - xp.log(pivots) - HALF_LOG_2PI, self.observed)
 
     def sample(self, k: int) -> Any:
         """Draw ``(k, N, D)``."""
@@ -90,9 +88,8 @@ class GaussianNoise(Noise):
 
     def covariance(self) -> Any:
         """Covariances ``(N or 1, D, D)``."""
-        if self.diagonal:
-            return diagonals(self.factor**2)
-        return self.factor @ self.factor.swapaxes(-1, -2)
+        factor = self.factor
+        return diagonals(factor**2) if self.diagonal else factor @ factor.swapaxes(-1, -2)
 
     def variance(self) -> Any:
         """Variances ``(N or 1, D)``."""
@@ -124,8 +121,11 @@ class GaussianNoise(Noise):
         if self.diagonal:
             factor = np.where(observed, self.factor, 1.0)
         else:
-            both = observed[:, :, None] & observed[:, None]
-            factor = psd_cholesky(np.where(both, self.covariance(), np.eye(self.dim)))
+            factor = psd_cholesky(
+                np.where(
+                    observed[:, :, None] & observed[:, None], self.covariance(), np.eye(self.dim)
+                )
+            )
         return GaussianNoise(factor, n_rows=len(observed), observed=observed)
 
     def divide(self, scale: Any) -> Self:
@@ -200,7 +200,6 @@ class FreeErrors(OfRows):
 
     def __getitem__(self, rows: Any) -> Self:
         rows = as_index(rows, self.n_rows)
-        count_rows(rows, self.n_rows)
         return replace(
             self,
             said=self.said if self.said.n_rows is None else self.said[rows],
@@ -289,9 +288,11 @@ def gaussian(
     >>> gaussian(sd=[[0.1], [0.2]], scale="fit")
     FreeErrors(GaussianNoise(rows=2, dim=1, shared=False), learned=scale)
     """
-    if (sd is None) == (covariance is None):
-        raise ValueError("Expected exactly one of sd and covariance; got both or neither.")
-    said = _from_covariance(covariance) if sd is None else _from_sd(sd)
+    refuse_if(
+        (sd is None) == (covariance is None),
+        "Expected exactly one of sd and covariance; got both or neither.",
+    )
+    said = from_covariance(covariance) if sd is None else from_sd(sd)
     learned = {"scale": scale, "jitter": jitter, "correlation": correlation}
     labels = {"groups": groups, "replicates": replicates}
     if all(each is None for each in (*learned.values(), *labels.values())):
@@ -304,34 +305,35 @@ def _free_errors(
 ) -> FreeErrors:
     """Check what is to be learned of Gaussian errors."""
     for name, value in learned.items():
-        if value is not None and not (isinstance(value, str) and value == "fit"):
-            raise ValueError(
-                f'Expected {name} as "fit" or None; got {value!r}. What is known of the errors '
-                "belongs in sd or covariance."
-            )
+        refuse_if(
+            value is not None and not (isinstance(value, str) and value == "fit"),
+            f'Expected {name} as "fit" or None; got {value!r}. What is known of the errors '
+            "belongs in sd or covariance.",
+        )
     flags: dict[str, Any] = {name: value is not None for name, value in learned.items()}
-    if not any(flags.values()) and labels["groups"] is None:
-        raise ValueError(
-            'Expected something to learn from replicates, as scale="fit"; got nothing. For rows '
-            "that are only to be kept together use groups= of fit."
-        )
-    if flags["correlation"] and not said.diagonal:
-        raise ValueError(
-            'Expected sd for correlation="fit"; got covariances, which say it already. Give sd.'
-        )
-    if flags["correlation"] and said.dim < 2:
-        raise ValueError('Expected at least 2 columns for correlation="fit"; got 1.')
+    refuse_if(
+        not any(flags.values()) and labels["groups"] is None,
+        'Expected something to learn from replicates, as scale="fit"; got nothing. For rows '
+        "that are only to be kept together use groups= of fit.",
+    )
+    refuse_if(
+        flags["correlation"] and not said.diagonal,
+        'Expected sd for correlation="fit"; got covariances, which say it already. Give sd.',
+    )
+    refuse_if(
+        flags["correlation"] and said.dim < 2,
+        'Expected at least 2 columns for correlation="fit"; got 1.',
+    )
     checked: dict[str, Any] = {
         name: _labels(each, name) for name, each in labels.items() if each is not None
     }
     found = FreeErrors(said, **flags, **checked)
     rows = said.n_rows or found.n_rows
     for name, each in checked.items():
-        if len(each) != rows:
-            raise ValueError(
-                f"Expected {name} of the noise with a label for each of {rows} rows; got "
-                f"{len(each)}."
-            )
+        refuse_if(
+            len(each) != rows,
+            f"Expected {name} of the noise with a label for each of {rows} rows; got {len(each)}.",
+        )
     return found
 
 
@@ -343,52 +345,48 @@ def _labels(values: Any, name: str) -> Labels:
     plain = as_list() if as_list else list(values)
     found = np.empty(len(plain), dtype=object)
     found[:] = plain
-    if any(isinstance(each, list | tuple | dict | set) for each in plain):
-        raise TypeError(
-            f"Expected {name} of the noise as one label for each row, a number or text; got "
-            "several in one."
-        )
+    refuse_if(
+        any(isinstance(each, list | tuple | dict | set) for each in plain),
+        f"Expected {name} of the noise as one label for each row, a number or text; got "
+        "several in one.",
+        TypeError,
+    )
     return found
 
 
-def _from_sd(values: ArrayLike) -> GaussianNoise:
+def from_sd(values: ArrayLike) -> GaussianNoise:
+    """Make noise of standard deviations ``(D,)`` or ``(N, D)``."""
     sd = as_parameter(values, "sd")
-    if sd.ndim not in (1, 2):
-        raise ValueError(
-            f"Expected standard deviations (sd) of shape (D,) or (N, D); got {tuple(sd.shape)}."
-        )
+    refuse_if(
+        sd.ndim not in (1, 2),
+        f"Expected standard deviations (sd) of shape (D,) or (N, D); got {tuple(sd.shape)}.",
+    )
     shared = sd.ndim == 1
     sd = np.array(sd, ndmin=2)
-    what = "standard deviations (sd)"
-    refuse_where(~np.isfinite(sd), f"finite {what} as noise", sd, shared=shared)
-    refuse_where(sd < 0, f"{what} of at least zero as noise", sd, shared=shared)
+    refuse_where(~np.isfinite(sd), "finite standard deviations (sd) as noise", sd, shared=shared)
+    refuse_where(sd < 0, "standard deviations (sd) of at least zero as noise", sd, shared=shared)
     return GaussianNoise(sd, shared=shared, n_rows=None if shared else len(sd))
 
 
-def _from_covariance(values: Any) -> GaussianNoise:
+def from_covariance(values: Any) -> GaussianNoise:
+    """Make noise of covariances ``(D, D)`` or ``(N, D, D)``."""
     covariance = as_parameter(values, "covariance")
-    if covariance.ndim not in (2, 3) or covariance.shape[-1] != covariance.shape[-2]:
-        raise ValueError(
-            f"Expected covariances of shape (D, D) or (N, D, D); got {tuple(covariance.shape)}."
-        )
+    refuse_if(
+        covariance.ndim not in (2, 3) or covariance.shape[-1] != covariance.shape[-2],
+        f"Expected covariances of shape (D, D) or (N, D, D); got {tuple(covariance.shape)}.",
+    )
     shared = covariance.ndim == 2
     rows = covariance[None] if shared else covariance
     refuse_where(~np.isfinite(rows), "finite covariances as noise", rows, shared=shared)
-    factor = checked_factor(rows, shared)
-    return GaussianNoise(factor, shared=shared, n_rows=None if shared else len(rows))
+    return GaussianNoise(
+        checked_factor(rows, shared), shared=shared, n_rows=None if shared else len(rows)
+    )
 
 
 def of_covariance(covariance: Array) -> GaussianNoise:
     """Make noise of covariances ``(D, D)`` or ``(N, D, D)``; of one column, of its errors."""
-    if covariance.shape[-1] == 1:
-        return _from_sd(np.sqrt(covariance[..., 0]))
-    return _from_covariance(covariance)
-
-
-def for_rows(law: Noise, n_rows: int, observed: Any) -> Noise:
-    """Return a law for so many rows, restricted to their observed values unless all are."""
-    law = law.bind(n_rows)
-    return law if observed is None else law.restrict(observed)
+    one = covariance.shape[-1] == 1
+    return from_sd(np.sqrt(covariance[..., 0])) if one else from_covariance(covariance)
 
 
 def checked_factor(rows: Array, shared: bool) -> Array:
@@ -402,11 +400,21 @@ def checked_factor(rows: Array, shared: bool) -> Array:
 def _factor_of_piece(rows: Array, shared: bool, first: int) -> Array:
     """Factor some covariances, the first of which has this number."""
     variances = np.diagonal(rows, axis1=1, axis2=2)
-    least = "variances of at least zero as noise"
-    refuse_where(variances < 0, least, variances, shared=shared, first=first)
+    refuse_where(
+        variances < 0,
+        "variances of at least zero as noise",
+        variances,
+        shared=shared,
+        first=first,
+    )
     sds = np.sqrt(variances)
-    uneven = np.abs(rows - rows.swapaxes(1, 2)) > 1e-6 * sds[:, :, None] * sds[:, None]
-    refuse_where(uneven, "symmetric covariances as noise", rows, shared=shared, first=first)
+    refuse_where(
+        np.abs(rows - rows.swapaxes(1, 2)) > 1e-6 * sds[:, :, None] * sds[:, None],
+        "symmetric covariances as noise",
+        rows,
+        shared=shared,
+        first=first,
+    )
     units = np.where(sds > 0, sds, 1.0)
     correlation = 0.5 * (rows + rows.swapaxes(1, 2)) / (units[:, :, None] * units[:, None])
     return psd_cholesky(correlation, shared=shared, first=first) * units[..., None]
@@ -422,8 +430,14 @@ def psd_cholesky(covariance: Array, *, shared: bool = False, first: int = 0) -> 
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(covariance)
     least, most = values[:, 0], np.abs(values).max(-1)
-    expected, got = "positive semi-definite covariances as noise", "the eigenvalue {:g}"
-    refuse_where(least < -1e-7 * most, expected, least, got, shared=shared, first=first)
+    refuse_where(
+        least < -1e-7 * most,
+        "positive semi-definite covariances as noise",
+        least,
+        "the eigenvalue {:g}",
+        shared=shared,
+        first=first,
+    )
     singular = values[:, 0] <= 1e-13 * values[:, -1]
     factor = np.empty_like(covariance)
     factor[~singular] = np.linalg.cholesky(covariance[~singular])

@@ -33,11 +33,19 @@ from deconflow.checks import (
     as_parameter,
     is_torch_array,
     like,
+    refuse_if,
     refuse_where,
     take,
 )
 from deconflow.guests import as_guest
-from deconflow.noise.base import JointMixture, Noise, NoiseMixture, OtherNoise, total
+from deconflow.noise.base import (
+    JointMixture,
+    Noise,
+    NoiseMixture,
+    OtherNoise,
+    as_index,
+    total,
+)
 from deconflow.noise.distributions import (
     CENTRAL,
     PARTS_BEYOND,
@@ -129,8 +137,9 @@ class LawNoise(OtherNoise):
 
     def variance(self) -> Any:
         """Variances ``(N or 1, D)``; finite also for laws without one."""
-        variance = as_array(_finite_variance(self.distribution)) / as_array(self.unit) ** 2
-        return like(variance, self.unit)
+        return like(
+            as_array(_finite_variance(self.distribution)) / as_array(self.unit) ** 2, self.unit
+        )
 
     def as_mixture(self) -> NoiseMixture:
         """Write the law as a mixture of Gaussians."""
@@ -149,14 +158,13 @@ class LawNoise(OtherNoise):
 
     def values(self) -> Self:
         """Return the law of all single values as rows."""
-        if any(x.shape[1:] != (self.dim,) for x in self.parameters.values()):
-            raise ValueError(
-                f"Expected a law with parameters for each value; got {self!r} with others."
-            )
+        refuse_if(
+            any(x.shape[1:] != (self.dim,) for x in self.parameters.values()),
+            f"Expected a law with parameters for each value; got {self!r} with others.",
+        )
         own = {name: x.reshape(-1, 1) for name, x in self.parameters.items()}
         rows = len(next(iter(own.values()), self.unit))
-        unit = np.ones(1)
-        return replace(self, parameters=own, unit=unit, shared=False, n_rows=rows, _made={})
+        return replace(self, parameters=own, unit=np.ones(1), shared=False, n_rows=rows, _made={})
 
     def support_map(self) -> tuple[Any, Any, Any] | None:
         """Return how to reach the support: the map, the unit, and where it is of the noise's size.
@@ -178,8 +186,9 @@ class LawNoise(OtherNoise):
         """Return the law of ``n / scale``."""
         return replace(self, unit=self.unit * scale, kept=None)
 
-    def _take(self, rows: Any, n_rows: int) -> Self:
-        taken = super()._take(rows, n_rows)
+    def __getitem__(self, rows: Any) -> Self:
+        rows = as_index(rows, self.n_rows)
+        taken = super().__getitem__(rows)
         if self.shared:
             return taken
         own = {name: take(value, rows) for name, value in self.parameters.items()}
@@ -218,10 +227,11 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike) -> Nois
         raise ValueError(
             f"Expected a law that takes {list(arrays)}; got the error: {error}"
         ) from error
-    if not isinstance(distribution, Distribution):
-        raise TypeError(
-            f"Expected a law that returns a torch distribution; got {type(distribution).__name__}."
-        )
+    refuse_if(
+        not isinstance(distribution, Distribution),
+        f"Expected a law that returns a torch distribution; got {type(distribution).__name__}.",
+        TypeError,
+    )
     try:
         biject_to(_support_of(distribution) or constraints.real)
     except NotImplementedError as error:
@@ -230,12 +240,12 @@ def from_law(law: Law, *, shared: bool = False, **parameters: ArrayLike) -> Nois
             f"got {type(distribution).__name__}."
         ) from error
     shape = distribution.batch_shape + distribution.event_shape
-    if len(shape) != 2 or len(distribution.event_shape) > 1 or (shared and shape[0] != 1):
-        raise ValueError(
-            f"Expected a law over shape {'(1, D)' if shared else '(N, D)'}; "
-            f"got batch shape {tuple(distribution.batch_shape)} "
-            f"and event shape {tuple(distribution.event_shape)}."
-        )
+    refuse_if(
+        len(shape) != 2 or len(distribution.event_shape) > 1 or (shared and shape[0] != 1),
+        f"Expected a law over shape {'(1, D)' if shared else '(N, D)'}; "
+        f"got batch shape {tuple(distribution.batch_shape)} "
+        f"and event shape {tuple(distribution.event_shape)}.",
+    )
     n_rows = None if shared else shape[0]
     own = _our_own(distribution, shared, n_rows)
     if own is not None:
@@ -297,11 +307,11 @@ def same_for_all(distribution: Any) -> Noise:
     if not isinstance(distribution, Distribution):
         raise TypeError(f"Expected distribution as one of torch; got {distribution!r}.")
     shape = distribution.batch_shape + distribution.event_shape
-    if len(shape) != 1:
-        raise ValueError(
-            f"Expected a noise distribution over shape (D,); got {tuple(shape)}. "
-            "For a law that differs by row use deconflow.noise.from_law."
-        )
+    refuse_if(
+        len(shape) != 1,
+        f"Expected a noise distribution over shape (D,); got {tuple(shape)}. "
+        "For a law that differs by row use deconflow.noise.from_law.",
+    )
     one_row = distribution.expand((1, *distribution.batch_shape))
     return from_law(partial(_same, one_row), shared=True)
 
@@ -316,22 +326,31 @@ def _refuse_narrow(distribution: Distribution, names: list[str], shared: bool) -
         variance = _finite_variance(distribution)
     except ValueError:  # a law that does not know it may still be drawn from
         return
-    wide = f"noise with a law ({', '.join(names)}) wider than {SMALLEST:g}"
-    bad, got = ~(variance > 0), "the variance {:g}"
-    refuse_where(bad, wide, variance, got, advice="Change the units.", shared=shared)
+    refuse_where(
+        ~(variance > 0),
+        f"noise with a law ({', '.join(names)}) wider than {SMALLEST:g}",
+        variance,
+        "the variance {:g}",
+        advice="Change the units.",
+        shared=shared,
+    )
 
 
 def _check_rows(arrays: Mapping[str, Array], shared: bool) -> None:
     """Refuse parameters without rows, of different lengths, or not finite."""
     rows = 1 if shared else max((len(v) if v.ndim else 0 for v in arrays.values()), default=1)
     for name, value in arrays.items():
-        if value.ndim == 0 or len(value) != rows or rows == 0:
-            raise ValueError(
-                f"Expected {name} with {rows or 'one or more'} rows, one for each observation; "
-                f"got shape {value.shape}."
-            )
-        bad = ~np.isfinite(value).reshape(rows, -1).all(-1)
-        refuse_where(bad, f"finite values of {name} as noise", got="NaN or inf", shared=shared)
+        refuse_if(
+            value.ndim == 0 or len(value) != rows or rows == 0,
+            f"Expected {name} with {rows or 'one or more'} rows, one for each observation; "
+            f"got shape {value.shape}.",
+        )
+        refuse_where(
+            ~np.isfinite(value).reshape(rows, -1).all(-1),
+            f"finite values of {name} as noise",
+            got="NaN or inf",
+            shared=shared,
+        )
 
 
 # -- supports ------------------------------------------------------------------------------------
@@ -374,8 +393,7 @@ def _log_prob_inside(distribution: Distribution, x: Tensor, rounding: Tensor) ->
 
 def _finite_mean(distribution: Distribution) -> Tensor:
     """Mean of each value, zero where the law has none."""
-    mean = distribution.mean
-    return torch.where(mean.isfinite(), mean, 0.0)
+    return distribution.mean.nan_to_num(0.0, 0.0, 0.0)
 
 
 def _finite_variance(distribution: Distribution) -> Tensor:
@@ -405,17 +423,17 @@ def _finite_variance(distribution: Distribution) -> Tensor:
 
 def _mixture_of_rows(noise: LawNoise) -> JointMixture:
     """Mixture of a law over whole rows, which all share: fitted to draws."""
-    if not noise.shared:
-        raise ValueError(
-            "Expected noise that XD can write as a mixture of Gaussians: Gaussian, a mixture, "
-            "independent values, or one law for all rows; "
-            f"got a {type(noise.distribution).__name__} over whole rows that differs by row."
-        )
+    refuse_if(
+        not noise.shared,
+        "Expected noise that XD can write as a mixture of Gaussians: Gaussian, a mixture, "
+        "independent values, or one law for all rows; "
+        f"got a {type(noise.distribution).__name__} over whole rows that differs by row.",
+    )
     with isolated_rng(0), lend_generator():
         draws = as_array(noise.distribution.sample(torch.Size((DRAWS,)))[:, 0])
     fit = GaussianMixture(8, tol=1e-5, max_iter=1000, random_state=0)
-    with warnings.catch_warnings():  # a fit that might still gain a little is good enough
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    # A fit that might still gain a little is good enough.
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         fit.fit(draws)
     return JointMixture(fit.weights_[None], fit.means_[None], fit.covariances_[None])
 
@@ -432,18 +450,16 @@ def _mixture_of_values(noise: LawNoise) -> IndependentMixture:
     distinct = np.unique(shapes.round(3), axis=0)
     if len(distinct) > MOST_SHAPES:
         distinct = KMeans(MOST_SHAPES, n_init=1, random_state=0).fit(shapes).cluster_centers_
-    which, locations, scales = [], [], []
+    found = []
     for start in range(0, rows, ROWS_AT_ONCE):
         part = noise[start : start + ROWS_AT_ONCE] if rows > 1 else noise
-        quantiles, location, scale = _unit_quantiles(part.distribution)
-        which.append(pairwise_distances_argmin(quantiles, distinct))
-        locations.append(location)
-        scales.append(scale)
+        quantiles, *moments = _unit_quantiles(part.distribution)
+        found.append((pairwise_distances_argmin(quantiles, distinct), *moments))
+    which, location, scale = map(np.concatenate, zip(*found, strict=True))
     parts = PARTS_FOR_DIMENSION.get(dim, PARTS_BEYOND)
     table = fit_tables(distinct, np.full_like(distinct, 1 / len(QUANTILES)), parts)
-    location, nearest = np.concatenate(locations), np.concatenate(which).reshape(rows, dim)
     return IndependentMixture(
-        table, nearest, location if location.any() else None, np.concatenate(scales)
+        table, which.reshape(rows, dim), location if location.any() else None, scale
     )
 
 
@@ -453,8 +469,7 @@ def _unit_quantiles(law: Distribution) -> tuple[Array, Array, Array]:
     scale = as_array(_finite_variance(law).sqrt())
     x, mass = _nodes(law)
     x = ((x - location) / scale).reshape(len(x), -1).T
-    below = np.cumsum(mass, 0).reshape(len(mass), -1).T
-    rows = zip(below, x, strict=True)
+    rows = zip(np.cumsum(mass, 0).reshape(len(mass), -1).T, x, strict=True)
     return np.stack([np.interp(QUANTILES, *row) for row in rows]), location, scale
 
 

@@ -23,6 +23,7 @@ from deconflow.checks import (
     as_parameter,
     is_torch_array,
     like,
+    refuse_if,
     refuse_where,
 )
 from deconflow.noise.base import Ends, Noise, OtherNoise, Reading, RowIndex, total
@@ -143,13 +144,12 @@ class LikelihoodNoise(Noise):
 
     def variance(self) -> Any:
         """Variances ``(N, M)``."""
-        variance = self.laws.grids.variance[self.which] / as_array(self.unit) ** 2
-        return like(variance, self.unit)
+        return like(self.laws.grids.variance[self.which] / as_array(self.unit) ** 2, self.unit)
 
     def features(self) -> Any:
         """Standard deviations, then means."""
-        both = (as_array(self.variance()) ** 0.5, as_array(self.mean()))
-        return like(np.concatenate(both, -1), self.unit)
+        sd = as_array(self.variance()) ** 0.5
+        return like(np.concatenate([sd, as_array(self.mean())], -1), self.unit)
 
     def as_mixture(self) -> IndependentMixture:
         """Write the law as a mixture of Gaussians, folded at the ends of the truth.
@@ -160,8 +160,9 @@ class LikelihoodNoise(Noise):
         shapes, shape_of = self._gaussians()
         grids, unit = self.laws.grids, as_array(self.unit)
         location = as_array(self._residual(grids.mode[self.which]))
-        scale = -self._signed(grids.width[self.which]) / unit
-        return IndependentMixture(shapes, shape_of[self.which], location, scale)
+        return IndependentMixture(
+            shapes, shape_of[self.which], location, -self._signed(grids.width[self.which]) / unit
+        )
 
     def mirrored(self, signs: Array) -> "LikelihoodNoise":
         """Return the law of rows mirrored where ``signs``, ``(N, M)``, are negative."""
@@ -270,26 +271,35 @@ class LikelihoodReading(Reading):
         return most if most > 1 else None
 
     def _take(self, rows: RowIndex) -> Self:
-        own = {
-            name: x[rows] if x.ndim and len(x) == self.n_rows else x
-            for name, x in self.parameters.items()
-        }
-        return replace(self, parameters=own)
+        return replace(
+            self,
+            parameters={
+                name: x[rows] if x.ndim and len(x) == self.n_rows else x
+                for name, x in self.parameters.items()
+            },
+        )
 
     def read(self, w: Array) -> tuple[Array, LikelihoodNoise]:
         """Return locations ``(N, M)`` in the units of the truth, and the law of their noise."""
         own = {name: _spread(x, name, w.shape) for name, x in self.parameters.items()}
         seen = ~np.isnan(w)
-        if not seen.any():
-            raise ValueError("Expected values in w; got none but missing ones.")
+        refuse_if(
+            not seen.any(),
+            "Expected values in w; got none but missing ones.",
+        )
         first = tuple(np.argwhere(seen)[0])  # a value that is missing has the law of any other
         values = np.where(seen, w, w[first])
         own = {name: np.where(seen, x, x[first]) for name, x in own.items()}
         if self.check is not None:
             self.check(values, own)
         low, high = self.truth_ends
-        ends = -np.inf if low is None else low, np.inf if high is None else high
-        noise = LikelihoodNoise.of(self.measuring, values, own, *ends)
+        noise = LikelihoodNoise.of(
+            self.measuring,
+            values,
+            own,
+            -np.inf if low is None else low,
+            np.inf if high is None else high,
+        )
         return np.where(seen, noise.location, np.nan), noise
 
 
@@ -331,10 +341,16 @@ def likelihood(
     (2.0, 0.042)
     """
     for name, function in (("log_prob", log_prob), ("simulate", simulate)):
-        if not callable(function):
-            raise TypeError(f"Expected a function as {name}; got {function!r}.")
-    own = {name: as_parameter(x, name) for name, x in parameters.items()}
-    return LikelihoodReading(Measuring(log_prob, simulate), own, _checked_ends(ends))
+        refuse_if(
+            not callable(function),
+            f"Expected a function as {name}; got {function!r}.",
+            TypeError,
+        )
+    return LikelihoodReading(
+        Measuring(log_prob, simulate),
+        {name: as_parameter(x, name) for name, x in parameters.items()},
+        _checked_ends(ends),
+    )
 
 
 def poisson(exposure: ArrayLike = 1.0) -> LikelihoodReading:
@@ -352,9 +368,12 @@ def poisson(exposure: ArrayLike = 1.0) -> LikelihoodReading:
     >>> float(w.round(4)[0, 0])  # the mean of v^3 exp(-2 v)
     2.0
     """
-    measuring = Measuring(_poisson, _simulate_poisson)
-    own = {"exposure": as_parameter(exposure, "exposure")}
-    return LikelihoodReading(measuring, own, (0.0, None), _check_poisson)
+    return LikelihoodReading(
+        Measuring(_poisson, _simulate_poisson),
+        {"exposure": as_parameter(exposure, "exposure")},
+        (0.0, None),
+        _check_poisson,
+    )
 
 
 def binomial(n: ArrayLike) -> LikelihoodReading:
@@ -371,9 +390,12 @@ def binomial(n: ArrayLike) -> LikelihoodReading:
     >>> float(w.round(6)[0, 0])  # the mean of v^3 (1 - v)^5
     0.4
     """
-    measuring = Measuring(_binomial, _simulate_binomial)
-    own = {"n": as_parameter(n, "n")}
-    return LikelihoodReading(measuring, own, (0.0, 1.0), _check_binomial)
+    return LikelihoodReading(
+        Measuring(_binomial, _simulate_binomial),
+        {"n": as_parameter(n, "n")},
+        (0.0, 1.0),
+        _check_binomial,
+    )
 
 
 def multiplicative(law: Any) -> "MultiplicativeReading":
@@ -424,8 +446,12 @@ def _check_binomial(w: Array, parameters: Mapping[str, Array]) -> None:
     n = parameters["n"]
     _refuse(n, lambda n: _whole(n) & (n > 0), "n", "whole numbers of trials, 1 or more")
     _refuse(w, _whole, "w", "successes, whole numbers of at least 0, for noise.binomial")
-    both, got = np.stack([w, n], -1), "{0[0]:g} of {0[1]:g}"
-    refuse_where(w > n, "no more successes in w than trials n", both, got)
+    refuse_where(
+        w > n,
+        "no more successes in w than trials n",
+        np.stack([w, n], -1),
+        "{0[0]:g} of {0[1]:g}",
+    )
 
 
 def _whole(x: Array) -> Any:
@@ -460,21 +486,24 @@ class MultiplicativeReading(Reading):
         """Return locations ``(N, M)`` in the units of the truth, and the law of their noise."""
         refuse_where(w <= 0, "values above 0 in w for noise.multiplicative", w)
         law = as_noise(self.law, *w.shape)
-        if not (isinstance(law, GaussianNoise | OtherNoise) and law.independent):
-            raise ValueError(
-                "Expected a law of independent values for noise.multiplicative; got "
-                f"{law!r}. Fit numpy.log(w) with that law instead."
-            )
-        if isinstance(law, GaussianNoise) and not (law.factor > 0).all():
-            raise ValueError("Expected errors above zero for noise.multiplicative; got a zero.")
+        refuse_if(
+            not (isinstance(law, GaussianNoise | OtherNoise) and law.independent),
+            "Expected a law of independent values for noise.multiplicative; got "
+            f"{law!r}. Fit numpy.log(w) with that law instead.",
+        )
+        refuse_if(
+            isinstance(law, GaussianNoise) and not (law.factor > 0).all(),
+            "Expected errors above zero for noise.multiplicative; got a zero.",
+        )
         values = law.values()
         measuring = Measuring(
             partial(_log_prob_of_ratio, values), partial(_simulate_ratio, values),
             "Fit numpy.log(w) with the law itself, and take the exponential of the truth.",
         )  # fmt: skip
         which = np.arange(len(values), dtype=np.float64).reshape(-1, law.dim)
-        own = {"which": np.broadcast_to(which, w.shape)}
-        return LikelihoodReading(measuring, own, self.truth_ends).read(w)
+        return LikelihoodReading(
+            measuring, {"which": np.broadcast_to(which, w.shape)}, self.truth_ends
+        ).read(w)
 
 
 def _log_prob_of_ratio(law: Noise, w: Array, v: Array, which: Array) -> Array:
@@ -485,8 +514,7 @@ def _log_prob_of_ratio(law: Noise, w: Array, v: Array, which: Array) -> Array:
 
 def _simulate_ratio(law: Noise, v: Array, rng: np.random.Generator, which: Array) -> Array:
     with isolated_rng(int(rng.integers(2**31 - 1))):
-        noise = law[which.reshape(-1).astype(np.int64)]
-        error = as_array(noise.sample(1)).reshape(v.shape)
+        error = as_array(law[which.reshape(-1).astype(np.int64)].sample(1)).reshape(v.shape)
     return v * np.exp(error)
 
 
@@ -518,6 +546,8 @@ def _checked_ends(ends: Any) -> tuple[float | None, float | None]:
         raise ValueError(
             f"Expected ends as a pair (low, high), None for no end; got {ends!r}."
         ) from None
-    if low is not None and high is not None and not low < high:
-        raise ValueError(f"Expected ends with low below high; got {ends!r}.")
+    refuse_if(
+        low is not None and high is not None and not low < high,
+        f"Expected ends with low below high; got {ends!r}.",
+    )
     return low, high

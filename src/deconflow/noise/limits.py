@@ -20,6 +20,7 @@ from deconflow.checks import (
     as_parameter,
     diagonals,
     like,
+    refuse_if,
     refuse_where,
     special_of,
 )
@@ -120,17 +121,12 @@ class LimitMixture(NoiseMixture):
     @property
     def n_parts(self) -> int:
         """Number of Gaussians of the row that has most."""
-        counts = np.unique((self.flags != 0).sum(1))
-        return max(map(_parts_of, counts.tolist()))
+        return max(map(_parts_of, np.unique((self.flags != 0).sum(1)).tolist()))
 
     @property
     def patterns(self) -> NDArray[np.uint8]:  # type: ignore[override]
         """Which values of each row are limits, in bytes ``(N, P)``."""
         return np.packbits(self.flags != 0, axis=1)
-
-    def divide(self, unit: Array) -> "LimitMixture":
-        """Return the mixture of the noise divided by ``unit``, ``(M,)``."""
-        return LimitMixture(self.sd / unit, self.flags, self.reach / unit, self.unit * unit)
 
     def take(
         self, rows: IntArray | slice | None = None, columns: IntArray | None = None
@@ -150,8 +146,9 @@ class LimitMixture(NoiseMixture):
             mine, own = np.flatnonzero(which.ravel() == pattern), np.flatnonzero(limited)
             parts = _parts_of(len(own))
             log_weights = np.zeros((len(mine), parts))
-            for d, part in zip(own.tolist(), _products(len(own)), strict=True):
-                table = SHAPES[len(own)]
+            table = SHAPES[len(own)]
+            products = np.indices((len(table.weights),) * len(own))
+            for d, part in zip(own.tolist(), map(np.ravel, products), strict=True):
                 edge = np.maximum(sd[mine, d], reach[mine, d] / table.reach)[:, None]
                 log_weights += np.log(table.weights[part] * edge * self.unit[of][d])
                 means[mine, :parts, d] = -flags[mine, d, None] * table.means[part] * edge
@@ -162,18 +159,12 @@ class LimitMixture(NoiseMixture):
 
 def _parts_of(limits: int) -> int:
     """Return how many Gaussians a row with so many limits is made of."""
-    if limits not in SHAPES:
-        raise ValueError(
-            f"Expected at most {max(SHAPES)} limits in a row; got {limits}. "
-            "Put NaN for those that say least."
-        )
+    refuse_if(
+        limits not in SHAPES,
+        f"Expected at most {max(SHAPES)} limits in a row; got {limits}. "
+        "Put NaN for those that say least.",
+    )
     return len(SHAPES[limits].weights) ** limits
-
-
-def _products(limits: int) -> list[IntArray]:
-    """Return which Gaussian of each of so many limits every part of a row takes."""
-    grid = np.meshgrid(*[np.arange(len(SHAPES[limits].weights))] * limits, indexing="ij")
-    return [each.ravel() for each in grid]
 
 
 @dataclass(frozen=True, repr=False)
@@ -214,8 +205,9 @@ class LimitedNoise(Noise):
         values = self.flags == 0
         if self.observed is not None:
             values = values & self.observed
-        sd = array_namespace(self.sd).where(values, self.sd, 1.0)
-        return GaussianNoise(sd, n_rows=len(self), observed=values)
+        return GaussianNoise(
+            array_namespace(self.sd).where(values, self.sd, 1.0), n_rows=len(self), observed=values
+        )
 
     def without_limits(self) -> GaussianNoise:
         """Return the noise of the measurements that would have been made."""
@@ -240,8 +232,9 @@ class LimitedNoise(Noise):
         nobody knows, so that these are no rows to hold real ones against.
         """
         shape = (k, *self.sd.shape)
-        near = normal(shape, self.sd) * self.sd
-        return near - self.flags * (uniform(shape, self.sd) * USUAL_WIDTH * self.spread)
+        return normal(shape, self.sd) * self.sd - self.flags * (
+            uniform(shape, self.sd) * USUAL_WIDTH * self.spread
+        )
 
     def mean(self) -> Any:
         """Zero for what was measured, and a usual distance for limits; ``(N, D)``."""
@@ -257,21 +250,29 @@ class LimitedNoise(Noise):
 
     def as_mixture(self) -> LimitMixture:
         """Write the likelihood as a mixture of Gaussians."""
-        arrays = (self.sd, self.flags, self.reach, self.unit)
-        return LimitMixture(*(as_array(each) for each in arrays))
+        return LimitMixture(*map(as_array, (self.sd, self.flags, self.reach, self.unit)))
 
     def restrict(self, observed: Any) -> "LimitedNoise":
         """Return the law of the observed values; the others get an idle unit variance."""
-        sd, flags = np.where(observed, self.sd, 1.0), np.where(observed, self.flags, 0.0)
-        return replace(self, sd=sd, flags=flags, observed=observed)
+        return replace(
+            self,
+            sd=np.where(observed, self.sd, 1.0),
+            flags=np.where(observed, self.flags, 0.0),
+            observed=observed,
+        )
 
     def divide(self, scale: Any) -> Self:
         """Return the law of ``n / scale``."""
         sd = self.sd / scale
         if self.observed is not None:  # keep the idle ones at one
             sd = np.where(self.observed, sd, 1.0)
-        lengths = {"reach": self.reach / scale, "spread": self.spread / scale}
-        return replace(self, sd=sd, unit=self.unit * scale, **lengths)
+        return replace(
+            self,
+            sd=sd,
+            unit=self.unit * scale,
+            reach=self.reach / scale,
+            spread=self.spread / scale,
+        )
 
     def floor(self, sd: float) -> "LimitedNoise":
         """Return the law with variances larger by ``sd^2``."""
@@ -282,7 +283,8 @@ class LimitedNoise(Noise):
 
         For columns without values in the first array, the next ones say how far.
         """
-        middle, spread = _middle_and_spread(*clean)
+        columns = zip(*(array.T for array in clean), strict=True)
+        middle, spread = np.transpose([_middle_and_spread(each) for each in columns])
         return replace(self, spread=spread, reach=REACH * spread + np.abs(w - middle))
 
     def complete(self, w: Array, clean: Array) -> Any:
@@ -313,15 +315,28 @@ class Limited(Reading):
     def read(self, w: Array) -> tuple[Array, Noise]:
         """Return the same values, and their noise; without limits that which was given."""
         seen = ~np.isnan(w)
-        _check_flags(self.flags, w)
-        n_rows, dim = w.shape
-        law = as_noise(self.noise, n_rows, dim, None if seen.all() else seen)
+        refuse_if(
+            self.flags.shape != w.shape,
+            f"Expected limits of shape {tuple(w.shape)}, as w; got {tuple(self.flags.shape)}.",
+        )
+        refuse_where(
+            ~((self.flags == 0) | (np.abs(self.flags) == 1)),
+            "limits of -1 (upper limit), 0 (measured) or 1 (lower limit)",
+            self.flags,
+        )
+        refuse_where(
+            (self.flags != 0) & ~seen,
+            "a number in w where there is a limit",
+            got="NaN",
+            advice="Put the limit there, or 0 in limits.",
+        )
+        law = as_noise(self.noise, len(w), w.shape[1], None if seen.all() else seen)
         if not self.flags.any():
             return w, self.noise
         sd = np.array(np.broadcast_to(_independent_errors(law), w.shape))
         values = np.where(self.flags == 0, w, np.nan)
         unit = np.ones(w.shape[1])
-        made = LimitedNoise(self.flags, sd, np.ones_like(sd), unit, unit, n_rows=n_rows)
+        made = LimitedNoise(self.flags, sd, np.ones_like(sd), unit, unit, n_rows=len(w))
         return w, made.for_truths(np.nan_to_num(w), values, w, sd)
 
 
@@ -345,25 +360,14 @@ def limited(noise: Any, flags: ArrayLike) -> Limited:
     >>> XDGMM(1).fit(w, noise=limited(0.01, flags)).means_.round(1)
     array([[-0.]])
     """
-    if isinstance(noise, Reading):
-        raise TypeError(
-            "Expected Gaussian noise of independent values for limits; got "
-            f"{type(noise).__name__}. Drop the limits, or give standard deviations."
-        )
+    refuse_if(
+        isinstance(noise, Reading),
+        "Expected Gaussian noise of independent values for limits; got "
+        f"{type(noise).__name__}. Drop the limits, or give standard deviations.",
+        TypeError,
+    )
     noise = as_parameter(noise, "noise") if hasattr(noise, "columns") else noise
     return Limited(noise, as_parameter(flags, "limits"))
-
-
-def _check_flags(flags: Array, w: Array) -> None:
-    if flags.shape != w.shape:
-        raise ValueError(
-            f"Expected limits of shape {tuple(w.shape)}, as w; got {tuple(flags.shape)}."
-        )
-    kinds = "limits of -1 (upper limit), 0 (measured) or 1 (lower limit)"
-    refuse_where(~((flags == 0) | (np.abs(flags) == 1)), kinds, flags)
-    advice = "Put the limit there, or 0 in limits."
-    what = "a number in w where there is a limit"
-    refuse_where((flags != 0) & np.isnan(w), what, got="NaN", advice=advice)
 
 
 def _independent_errors(law: Noise) -> Any:
@@ -379,18 +383,12 @@ def _independent_errors(law: Noise) -> Any:
     )
 
 
-def _middle_and_spread(*arrays: Array) -> Array:
-    """Medians and spreads ``(2, D)`` of columns, by the first arrays ``(N, D)`` that have one.
+def _middle_and_spread(columns: tuple[Array, ...]) -> tuple[float, float]:
+    """Median and spread of a column, by the first of its forms ``(N,)`` that has one.
 
     Values may be NaN. Outliers do not count, where there is anything beside them.
     """
-    columns = zip(*(array.T for array in arrays), strict=True)
-    return np.array([_of_column(each) for each in columns]).T
-
-
-def _of_column(arrays: tuple[Array, ...]) -> tuple[float, float]:
-    columns = (array[np.isfinite(array)] for array in arrays)
-    finite = [each for each in columns if len(each)]
+    finite = [each[np.isfinite(each)] for each in columns if np.isfinite(each).any()]
     if not finite:
         return 0.0, 1.0
     spreads = [np.ptp(np.quantile(each, [0.05, 0.95])) / 3.3 for each in finite]

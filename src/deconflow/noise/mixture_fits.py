@@ -11,6 +11,8 @@ from deconflow._types import Array
 from deconflow.noise.base import Table
 
 NUMBERS_AT_ONCE = 4_000_000
+#: Of fits without ends: steps, and the narrowest Gaussian in units of the table's length.
+STEPS_OF_TABLES, NARROWEST_OF_TABLES = 200, 1 / 300
 #: Of folded fits: steps, the narrowest Gaussian in units of the law's standard deviation, and how
 #: many of these lie between its mean and an end that makes no image.
 STEPS, NARROWEST, FAR = 300, 0.03, 5.0
@@ -34,28 +36,14 @@ def fit_scales(x: Array, mass: Array, parts: int) -> Table:
 def fit_tables(x: Array, mass: Array, parts: int) -> Table:
     """EM for many one-dimensional densities, each a table of points and masses."""
     step = max(1, NUMBERS_AT_ONCE // (x.shape[1] * parts))
-    pieces = [_fit_some(x[i : i + step], mass[i : i + step], parts) for i in range(0, len(x), step)]
-    weights, means, variances = (np.concatenate(column) for column in zip(*pieces, strict=True))
-    return weights, means, variances
-
-
-def _fit_some(x: Array, mass: Array, parts: int) -> Table:
-    spread = x[:, -1:] - x[:, :1]
-    means = np.stack([_quantiles(*table, parts) for table in zip(x, mass, strict=True)])
-    variances = np.repeat((spread / (2 * parts)) ** 2, parts, axis=1)
-    weights = np.full_like(means, 1 / parts)
-    floor = (spread / 300) ** 2
-    for _ in range(200):
-        offset = x[:, :, None] - means[:, None]
-        log_q = -0.5 * (offset**2 / variances[:, None] + np.log(variances[:, None]))
-        log_q += np.log(weights[:, None] + 1e-300)
-        q = np.exp(log_q - log_q.max(2, keepdims=True))
-        q *= mass[:, :, None] / q.sum(2, keepdims=True)
-        total = q.sum(1) + 1e-300
-        weights = total / total.sum(1, keepdims=True)
-        means = np.einsum("ngj,ng->nj", q, x) / total
-        offset = x[:, :, None] - means[:, None]
-        variances = np.maximum((q * offset**2).sum(1) / total, floor)
+    table = np.empty((3, len(x), parts))
+    for i in range(0, len(x), step):
+        v, length = x[i : i + step], np.ptp(x[i : i + step], axis=1)
+        start, floor = (length / (2 * parts)) ** 2, (NARROWEST_OF_TABLES * length) ** 2
+        table[:, i : i + step] = _fit_images(
+            v[None], mass[i : i + step], start, floor, parts, STEPS_OF_TABLES
+        )
+    weights, means, variances = table
     return weights, means, variances
 
 
@@ -81,8 +69,9 @@ def fit_folded(v: Array, mass: Array, low: Array, high: Array, parts: int) -> Ta
     """
     mass = mass / mass.sum(1, keepdims=True)
     mean = (mass * v).sum(1)
-    sd = np.sqrt((mass * np.square(v - mean[:, None])).sum(1))
-    low, high = (np.where(np.abs(end - mean) < FAR * sd, end, np.inf) for end in (low, high))
+    variance = (mass * np.square(v - mean[:, None])).sum(1)
+    near = FAR * np.sqrt(variance)
+    low, high = (np.where(np.abs(end - mean) < near, end, np.inf) for end in (low, high))
     kind = 2 * np.isfinite(low) + np.isfinite(high)
     table = np.empty((3, len(v), parts))
     for each in np.unique(kind):
@@ -90,22 +79,24 @@ def fit_folded(v: Array, mass: Array, low: Array, high: Array, parts: int) -> Ta
         step = max(1, FOLDED_AT_ONCE // (3 * v.shape[1] * parts))
         for i in range(0, len(same), step):
             some = same[i : i + step]
-            table[:, some] = _fit_folded(v[some], mass[some], low[some], high[some], parts)
+            x = images(v[some], low[some, None], high[some, None])
+            start, floor = variance[some] / parts, NARROWEST**2 * variance[some]
+            table[:, some] = _fit_images(x, mass[some], start, floor, parts, STEPS)
     weights, means, variances = table
     return weights, means, variances
 
 
-def _fit_folded(v: Array, mass: Array, low: Array, high: Array, parts: int) -> Table:
-    """Fit laws that have the same ends; arrays are ``(J, S, U, G)``, quickest to add up."""
-    x = images(v, low[:, None], high[:, None])
-    mean = (mass * v).sum(1)
-    variance = (mass * np.square(v - mean[:, None])).sum(1)
-    shares = (np.arange(parts) + 0.5) / parts
-    tables = zip(v, mass, strict=True)
-    means = np.stack([np.interp(shares, np.cumsum(m), row) for row, m in tables], axis=1)
-    variances = np.repeat(variance[None] / parts, parts, axis=0)
+def _fit_images(x: Array, mass: Array, start: Array, floor: Array, parts: int, steps: int) -> Table:
+    """Fit laws at their points and the images of these ``(S, U, G)``, that have as many.
+
+    Variances start at ``start``, ``(U,)``, and stay above ``floor``. Arrays are ``(J, S, U, G)``,
+    quickest to add up.
+    """
+    tables = zip(x[0], mass, strict=True)
+    means = np.stack([_quantiles(*table, parts) for table in tables], axis=1)
+    variances = np.repeat(start[None], parts, axis=0)
     weights = np.full_like(means, 1 / parts)
-    for _ in range(STEPS):
+    for _ in range(steps):
         m, precision = means[:, None, :, None], 1 / variances[:, None, :, None]
         log_size = np.log(weights + 1e-300) - 0.5 * np.log(variances)
         log_q = log_size[:, None, :, None] - 0.5 * precision * np.square(x - m)
@@ -115,5 +106,5 @@ def _fit_folded(v: Array, mass: Array, low: Array, high: Array, parts: int) -> T
         weights = total / total.sum(0)
         means = (q * x).sum((1, 3)) / total
         spread = (q * np.square(x - means[:, None, :, None])).sum((1, 3)) / total
-        variances = np.maximum(spread, NARROWEST**2 * variance)
+        variances = np.maximum(spread, floor)
     return weights.T, means.T, variances.T

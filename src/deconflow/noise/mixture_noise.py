@@ -16,6 +16,7 @@ from deconflow.checks import (
     diagonals,
     like,
     log_sum_exp,
+    refuse_if,
     refuse_where,
     solve_lower,
 )
@@ -24,7 +25,6 @@ from deconflow.noise.base import (
     NoiseMixture,
     OtherNoise,
     Table,
-    of_rows,
     total,
 )
 from deconflow.noise.gaussian_noise import (
@@ -74,8 +74,12 @@ class IndependentMixture(NoiseMixture):
 
     def divide(self, unit: Array) -> "IndependentMixture":
         """Return the mixture of the noise divided by ``unit``, ``(M,)``."""
-        location = None if self.location is None else self.location / unit
-        return IndependentMixture(self.shapes, self.which, location, self.scale / unit)
+        return IndependentMixture(
+            self.shapes,
+            self.which,
+            None if self.location is None else self.location / unit,
+            self.scale / unit,
+        )
 
     def harmonic_covariance(self) -> Array | None:
         """Inverse of the mean precision of each row, ``(N or 1, M, M)``; None if not centred."""
@@ -88,7 +92,8 @@ class IndependentMixture(NoiseMixture):
         """Weights, means (None for zero) and variances of each value, ``(N or 1, M, J)``."""
 
         def pick(values: AnyArray) -> AnyArray:
-            return of_rows(values if columns is None else values[:, columns], rows)
+            values = values if columns is None else values[:, columns]
+            return values if rows is None or len(values) == 1 else values[rows]
 
         weights, means, variances = (table[pick(self.which)] for table in self.shapes)
         scale = pick(self.scale)[..., None]
@@ -119,8 +124,7 @@ class IndependentMixture(NoiseMixture):
         """Return which part, or range of parts, of each value a Gaussian takes, ``(C, M)``."""
         parts, dim = self.shapes[0].shape[1], which.shape[1]
         if parts**dim <= MOST_PARTS:
-            grid = np.meshgrid(*[np.arange(parts)] * dim, indexing="ij")
-            return np.stack(grid, -1).reshape(-1, dim)
+            return np.indices((parts,) * dim).reshape(dim, -1).T.copy()
         last = len(which) - 1
         some = np.linspace(0, last, min(last + 1, ROWS_FOR_A_CHOICE)).astype(np.int64)
         tables = np.stack([table[np.unique(which[some], axis=0)] for table in self.shapes])
@@ -250,8 +254,12 @@ class ValueMixtures(OtherNoise):
         weights, means, variances = (
             as_array(x).reshape(-1, count) for x in (self.weights, self.means, self.sd**2)
         )
-        which = np.arange(shape[0] * shape[1]).reshape(shape)
-        return IndependentMixture((weights, means, variances), which, None, np.ones(shape))
+        return IndependentMixture(
+            (weights, means, variances),
+            which=np.arange(shape[0] * shape[1]).reshape(shape),
+            location=None,
+            scale=np.ones(shape),
+        )
 
     def value_characteristics(self, t: Array) -> Complex:
         """Characteristic functions ``(N or 1, T, D)`` of each value by itself."""
@@ -330,8 +338,9 @@ class MixtureNoise(OtherNoise):
     def as_mixture(self) -> JointMixture:
         """Return the mixture itself."""
         factors = as_array(self.factors)
-        covariances = factors @ factors.swapaxes(-1, -2)
-        return JointMixture(as_array(self.weights), as_array(self.means), covariances)
+        return JointMixture(
+            as_array(self.weights), as_array(self.means), factors @ factors.swapaxes(-1, -2)
+        )
 
     def characteristic(self, t: Array) -> Complex:
         """Characteristic functions ``(N or 1, T)`` of rows."""
@@ -346,8 +355,9 @@ class MixtureNoise(OtherNoise):
 
     def divide(self, scale: Any) -> Self:
         """Return the law of ``n / scale``."""
-        factors = self.factors / scale[..., None]
-        return replace(self, means=self.means / scale, factors=factors, kept=None)
+        return replace(
+            self, means=self.means / scale, factors=self.factors / scale[..., None], kept=None
+        )
 
 
 def log_of(weights: Any) -> Any:
@@ -370,26 +380,40 @@ def gaussian_mixture(weights: ArrayLike, means: ArrayLike, covariances: ArrayLik
     """
     arrays = {"weights": weights, "means": means, "covariances": covariances}
     weights, means, covariances = (as_parameter(x, name) for name, x in arrays.items())
-    if weights.ndim not in (1, 2):
-        raise ValueError(f"Expected weights of shape (J,) or (N, J); got {weights.shape}.")
+    refuse_if(
+        weights.ndim not in (1, 2),
+        f"Expected weights of shape (J,) or (N, J); got {weights.shape}.",
+    )
     shared = weights.ndim == 1
     if shared:
         weights, means, covariances = weights[None], means[None], covariances[None]
     rows, parts = weights.shape
     dim = means.shape[-1] if means.ndim else 0
-    if means.shape != (rows, parts, dim) or covariances.shape != (rows, parts, dim, dim):
-        raise ValueError(
-            "Expected weights (J,), means (J, D) and covariances (J, D, D), or each with a leading "
-            f"row axis; got {weights.shape}, {means.shape} and {covariances.shape}."
-        )
+    refuse_if(
+        means.shape != (rows, parts, dim) or covariances.shape != (rows, parts, dim, dim),
+        "Expected weights (J,), means (J, D) and covariances (J, D, D), or each with a leading "
+        f"row axis; got {weights.shape}, {means.shape} and {covariances.shape}.",
+    )
     for name, x in (("weights", weights), ("means", means), ("covariances", covariances)):
-        bad = ~np.isfinite(x).reshape(rows, -1).all(-1)
-        refuse_where(bad, f"finite {name} as noise", got="NaN or inf", shared=shared)
-    bad = (weights < 0).any(-1) | (np.abs(weights.sum(-1) - 1) > 1e-6)
-    refuse_where(bad, "noise weights that sum to one", got="others", shared=shared)
+        refuse_where(
+            ~np.isfinite(x).reshape(rows, -1).all(-1),
+            f"finite {name} as noise",
+            got="NaN or inf",
+            shared=shared,
+        )
+    refuse_where(
+        (weights < 0).any(-1) | (np.abs(weights.sum(-1) - 1) > 1e-6),
+        "noise weights that sum to one",
+        got="others",
+        shared=shared,
+    )
     factors = np.stack([checked_factor(covariances[:, j], shared) for j in range(parts)], 1)
-    singular = (np.diagonal(factors, axis1=2, axis2=3) <= 0).reshape(rows, -1).any(1)
-    refuse_where(singular, "positive definite covariances", got="a singular one", shared=shared)
+    refuse_where(
+        (np.diagonal(factors, axis1=2, axis2=3) <= 0).reshape(rows, -1).any(1),
+        "positive definite covariances",
+        got="a singular one",
+        shared=shared,
+    )
     return MixtureNoise(
         weights / weights.sum(-1, keepdims=True), means.copy(), factors,
         shared=shared, n_rows=None if shared else rows,

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import Array, BoolArray, IntArray
-from deconflow.noise.base import Table
+from deconflow.checks import refuse_if
+from deconflow.noise.base import ByRow, Table
 from deconflow.noise.mixture_fits import fit_folded
 
 #: Log-likelihoods ``(U, G)`` at truths ``(U, G)``, a row for each likelihood.
@@ -41,7 +42,7 @@ EVERY = 4
 
 
 @dataclass(frozen=True)
-class Grids:
+class Grids(ByRow):
     """Grids of likelihoods; all arrays are ``(U,)``.
 
     Attributes
@@ -67,9 +68,6 @@ class Grids:
     log_norm: Array
     mean: Array
     variance: Array
-
-    def __getitem__(self, which: IntArray | slice) -> "Grids":
-        return Grids(*(values[which] for values in vars(self).values()))
 
     def points(self) -> tuple[Array, Array]:
         """Return truths ``(U, G)``, and what a sum over them weighs each with."""
@@ -134,11 +132,14 @@ class ValueLikelihoods:
         return len(self.w)
 
     def __getitem__(self, which: IntArray | slice) -> "ValueLikelihoods":
-        own = {name: value[which] for name, value in self.parameters.items()}
         return replace(
-            self, w=self.w[which], parameters=own, low=self.low[which], high=self.high[which],
+            self,
+            w=self.w[which],
+            parameters={name: value[which] for name, value in self.parameters.items()},
+            low=self.low[which],
+            high=self.high[which],
             where=self.where[which],
-        )  # fmt: skip
+        )
 
     def log_prob(self, which: IntArray, v: Array) -> Array:
         """Log density of truths ``v`` by likelihoods ``which``, of one shape, within the ends."""
@@ -148,11 +149,11 @@ class ValueLikelihoods:
         """Measure anew the truth ``v`` of each likelihood."""
         v = np.clip(v, self.low, self.high)
         measured = np.asarray(self.measuring.simulate(v, rng, **self.parameters), dtype=np.float64)
-        if measured.shape != v.shape or np.isnan(measured).any():
-            raise ValueError(
-                f"Expected simulate to return numbers of the shape of v, {v.shape}; got shape "
-                f"{measured.shape}{' with NaN' if np.isnan(measured).any() else ''}."
-            )
+        refuse_if(
+            measured.shape != v.shape or np.isnan(measured).any(),
+            f"Expected simulate to return numbers of the shape of v, {v.shape}; got shape "
+            f"{measured.shape}{' with NaN' if np.isnan(measured).any() else ''}.",
+        )
         return measured
 
     def quantiles(self, which: IntArray, share: Array) -> Array:
@@ -169,8 +170,7 @@ class ValueLikelihoods:
             below = np.cumsum(0.5 * (height[:, 1:] + height[:, :-1]), axis=1)
             for i in range(len(v)):
                 mine = order[edges[start + i] : edges[start + i + 1]]
-                shares = np.r_[0.0, below[i] / below[i, -1]]
-                found[:, mine] = np.interp(flat[:, mine], shares, v[i])
+                found[:, mine] = np.interp(flat[:, mine], np.r_[0.0, below[i] / below[i, -1]], v[i])
         return found.reshape(share.shape)
 
     @cached_property
@@ -233,12 +233,12 @@ class ValueLikelihoods:
             log_p = np.asarray(found, dtype=np.float64)
         except (TypeError, ValueError, RuntimeError) as error:
             raise TypeError(f"Expected log_prob to return numbers; got {found!r}.") from error
-        if log_p.shape != v.shape:
-            raise ValueError(
-                "Expected log_prob to return a number for each value of v, which here has shape "
-                f"{v.shape}; got shape {log_p.shape}. Values of a row must be independent given "
-                "the truth: log_prob sees them one by one, as arrays w and v of one shape."
-            )
+        refuse_if(
+            log_p.shape != v.shape,
+            "Expected log_prob to return a number for each value of v, which here has shape "
+            f"{v.shape}; got shape {log_p.shape}. Values of a row must be independent given "
+            "the truth: log_prob sees them one by one, as arrays w and v of one shape.",
+        )
         bad = np.isnan(log_p) | (log_p == np.inf)
         if bad.any():
             position = tuple(np.argwhere(bad)[0])
@@ -295,8 +295,12 @@ def find_grids(laws: ValueLikelihoods) -> Grids:
     mass = np.exp(log_l(v) - top[:, None]) * weights
     total = mass.sum(1)
     mean = (mass * v).sum(1) / total
-    variance = (mass * np.square(v - mean[:, None])).sum(1) / total
-    return replace(grids, log_norm=top + np.log(total), mean=mean, variance=variance)
+    return replace(
+        grids,
+        log_norm=top + np.log(total),
+        mean=mean,
+        variance=(mass * np.square(v - mean[:, None])).sum(1) / total,
+    )
 
 
 def _modes(laws: ValueLikelihoods) -> tuple[Array, Array]:

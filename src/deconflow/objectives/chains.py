@@ -109,8 +109,9 @@ class Chains(Objective):
 
     def set_proposal(self, mixture: GaussianMixture, network: MixtureNetwork | None = None) -> None:
         """Let another mixture propose from now on, or a network with it."""
-        mixtures = propose(self.rows.observations, mixture, self.mixtures.means.dtype, network)
-        self.mixtures = mixtures.to(device=self.latents.device)
+        self.mixtures = propose(
+            self.rows.observations, mixture, self.mixtures.means.dtype, network
+        ).to(device=self.latents.device)
         self.proposing, self._networks = mixture, () if network is None else (network,)
 
     def get_extra_state(self) -> list[Tensor]:
@@ -178,11 +179,12 @@ class Chains(Objective):
         return values.unflatten(0, (self.members, -1))
 
     def _fresh(self, data: RowsWithProposals) -> Tensor:
-        fresh = data.sample(self.members * self.n_proposals)
-        return fresh.unflatten(0, (self.members, self.n_proposals))
+        count = self.n_proposals
+        return data.sample(self.members * count).unflatten(0, (self.members, count))
 
 
 def proposing_network(data: Observations) -> MixtureNetwork:
     """Make a network, not yet trained, that can propose for these rows."""
-    n_features = data.features().shape[1]
-    return MixtureNetwork(data.latent_dim, n_features, NETWORK_COMPONENTS, hidden=NETWORK_WIDTH)
+    return MixtureNetwork(
+        data.latent_dim, data.features().shape[1], NETWORK_COMPONENTS, hidden=NETWORK_WIDTH
+    )

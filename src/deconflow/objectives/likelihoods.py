@@ -5,15 +5,12 @@ Gradients of ``log p(w)`` are without bias by Russian roulette, or by coupled ch
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from deconflow.densities import Density, simulate, without_dropout
-from deconflow.noise import RowIndex
 from deconflow.observations import Observations, Pairs
 from deconflow.posteriors import PosteriorModel, couple, weigh
 from deconflow.randomness import drawn_again, own_generator
@@ -22,35 +19,17 @@ from deconflow.randomness import drawn_again, own_generator
 POINTS_AT_ONCE = 10_000
 
 
-@dataclass(frozen=True)
-class NumberedRows:
+class NumberedRows(Pairs):
     """Observations with their numbers in the data set, by which a chain finds its state."""
 
-    observations: Observations
-    row: Tensor
-
     @property
-    def weights(self) -> Tensor | None:
-        """Row weights of the observations."""
-        return self.observations.weights
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-    def __getitem__(self, rows: RowIndex) -> Self:
-        return replace(self, observations=self.observations[rows], row=self.row[rows])
-
-    def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
-        """Move to another precision or device."""
-        moved = self.observations.to(dtype=dtype, device=device)
-        return replace(self, observations=moved, row=self.row.to(device=device))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self  # never changed, so no copy of an objective needs its own
+    def row(self) -> Tensor:
+        """The numbers, which stand in the place of true values."""
+        return self.v
 
 
 #: Data of the fit loop: rows, by index, with optional weights.
-RowData = Observations | Pairs | NumberedRows
+RowData = Observations | Pairs
 
 
 class Objective(nn.Module, ABC):
@@ -212,8 +191,10 @@ class Roulette(Amortised):
         """Return the estimates of rows whose levels are given, ``(N,)``."""
         counts = 2**levels
         owners = torch.arange(len(data)).repeat_interleave(counts)
-        parts = owners.split(max(1, POINTS_AT_ONCE // self.n_draws))
-        log_weights = [self._part(data[part], i == 0) for i, part in enumerate(parts)]
+        log_weights = [
+            self._part(data[part], keep=i == 0)
+            for i, part in enumerate(owners.split(max(1, POINTS_AT_ONCE // self.n_draws)))
+        ]
         blocks = torch.cat(log_weights, 1).logsumexp(0) - math.log(self.n_draws)
         starts = counts.cumsum(0) - counts
         values = torch.zeros_like(blocks[: len(data)])

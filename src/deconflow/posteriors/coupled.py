@@ -155,8 +155,12 @@ class _Pairs:
         same_state = torch.ones_like(x.log_weights.mT, dtype=torch.bool)
         same_state[:, 0] = self.met
         i, j, together = couple_choices(_chances(x), _chances(y), same_state)
-        behind = _taken(y, torch.where(self.met, i, j))
-        return _Pairs(self.rows, _taken(x, i), behind, self.met | together)
+        return _Pairs(
+            self.rows,
+            ahead=_taken(x, i),
+            behind=_taken(y, torch.where(self.met, i, j)),
+            met=self.met | together,
+        )
 
     def take(self, which: Tensor) -> "_Pairs":
         """Keep some rows."""
@@ -168,8 +172,8 @@ class _Pairs:
 
 
 def _joined(kept: WeightedDraws, fresh: WeightedDraws) -> WeightedDraws:
-    both = [kept.v, fresh.v], [kept.log_weights, fresh.log_weights]
-    return WeightedDraws(*map(torch.cat, both))
+    log_weights = torch.cat([kept.log_weights, fresh.log_weights])
+    return WeightedDraws(torch.cat([kept.v, fresh.v]), log_weights)
 
 
 def _chances(draws: WeightedDraws) -> Tensor:

@@ -6,8 +6,7 @@ one per row for many draws, or the exact posteriors of a mixture.
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 
 from deconflow.densities import Density, MixtureDensity
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import HALF_LOG_2PI, GaussianNoise, RowIndex
+from deconflow.noise import HALF_LOG_2PI, ByRow, GaussianNoise
 from deconflow.observations import Observations
 from deconflow.randomness import own_generator
 
@@ -77,13 +76,13 @@ class WeightedDraws:
 
     def split(self, counts: list[int]) -> "list[WeightedDraws]":
         """Split the draws into sets of these many draws per row."""
-        pairs = zip(self.v.split(counts), self.log_weights.split(counts), strict=True)
-        return [WeightedDraws(v, log_weights) for v, log_weights in pairs]
+        return [*map(WeightedDraws, self.v.split(counts), self.log_weights.split(counts))]
 
     def choose(self, n: int) -> Tensor:
         """Draw the numbers ``(N, n)`` of proposals, by weight."""
-        own = own_generator(self.v.device)
-        return torch.multinomial(self.normalised.mT, n, replacement=True, generator=own)
+        return torch.multinomial(
+            self.normalised.mT, n, replacement=True, generator=own_generator(self.v.device)
+        )
 
     def resample(self, n: int) -> Tensor:
         """Draw ``(n, N, D)`` from the proposals by weight."""
@@ -103,7 +102,7 @@ def weigh(density: Density, posterior: PosteriorModel, data: Observations, k: in
 
 
 @dataclass(frozen=True)
-class RowMixtures:
+class RowMixtures(ByRow):
     r"""The distributions :math:`\sum_c \pi_{ic} N(m_{ic}, L_{ic} L_{ic}^T)` of rows ``i``.
 
     Attributes
@@ -133,8 +132,13 @@ class RowMixtures:
         # a floor where rounding has left too little
         factors = np.linalg.cholesky(mixtures.covariances + 1e-9 * scale * np.eye(mixtures.dim))
         log_dets = np.log(np.diagonal(factors, axis1=-2, axis2=-1)).sum(-1)
-        log_weights = np.log(np.maximum(mixtures.weights, NEGLIGIBLE))
-        parts = (log_weights, mixtures.means, factors, np.linalg.inv(factors), log_dets)
+        parts = (
+            np.log(np.maximum(mixtures.weights, NEGLIGIBLE)),
+            mixtures.means,
+            factors,
+            np.linalg.inv(factors),
+            log_dets,
+        )
         return cls.from_factors(*(torch.from_numpy(np.ascontiguousarray(part)) for part in parts))
 
     @classmethod
@@ -162,24 +166,12 @@ class RowMixtures:
         """Mix row by row with the mixtures of ``other``, which get ``share``."""
         ours = replace(self, log_weights=self.log_weights + math.log1p(-share))
         theirs = replace(other, log_weights=other.log_weights + math.log(share))
-        pairs = zip(ours._parts(), theirs._parts(), strict=True)
-        return RowMixtures(*(torch.cat(pair, 1) for pair in pairs))
-
-    def __len__(self) -> int:
-        return len(self.log_weights)
-
-    def __getitem__(self, rows: RowIndex) -> Self:
-        return type(self)(*(part[rows] for part in self._parts()))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self  # never changed, so no copy of an objective needs its own
-
-    def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
-        """Move to another precision or device."""
-        return type(self)(*(part.to(dtype=dtype, device=device) for part in self._parts()))
-
-    def _parts(self) -> list[Tensor]:
-        return [getattr(self, field.name) for field in fields(self)]
+        return RowMixtures(
+            *(
+                torch.cat(pair, 1)
+                for pair in zip(vars(ours).values(), vars(theirs).values(), strict=True)
+            )
+        )
 
     def sample(self, k: int, stretch: Tensor | float | None = None) -> Tensor:
         """Draw ``(k, N, D)``; ``stretch`` widens the components, ``(k, N, 1)`` or a number.
@@ -269,9 +261,12 @@ class MixtureExact(PosteriorModel):
         u, C = standard_posterior(L, RA, self._offsets(data).unsqueeze(-1))
         whiteners = C.mT @ torch.linalg.inv(A)
         roots = torch.linalg.solve_triangular(C, A.mT, upper=False).mT
-        means = density.means + (A @ u).squeeze(-1)
         return RowMixtures.from_factors(
-            log_weights, means, roots, whiteners, log_pivots(A) - log_pivots(C)
+            log_weights,
+            density.means + (A @ u).squeeze(-1),
+            roots,
+            whiteners,
+            log_pivots(A) - log_pivots(C),
         )
 
     def _log_joint(self, data: Observations) -> Tensor:

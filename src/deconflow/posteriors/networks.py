@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import AffineTransform, Transform, constraints, identity_transform
 
+from deconflow.checks import refuse_if
 from deconflow.densities import (
     Architecture,
     AutoregressiveLayer,
@@ -80,12 +81,12 @@ def network_features(data: Observations, n_features: int) -> Tensor:
     if data.noise.flags is None and features.shape[-1] + data.dim == n_features:
         # The network has seen limits, and these rows have none.
         features = torch.cat([features, torch.zeros_like(data.w)], -1)
-    if features.shape[-1] != n_features:
-        raise ValueError(
-            f"Expected observations with {n_features} features, as in training; got "
-            f"{features.shape[-1]}. Missing values, projections and the kind of noise law must "
-            "be the same kind as those the model was trained on."
-        )
+    refuse_if(
+        features.shape[-1] != n_features,
+        f"Expected observations with {n_features} features, as in training; got "
+        f"{features.shape[-1]}. Missing values, projections and the kind of noise law must "
+        "be the same kind as those the model was trained on.",
+    )
     return SOFT_LIMIT * torch.asinh(features / SOFT_LIMIT)
 
 
@@ -98,14 +99,15 @@ def coordinates(data: Observations, anchored: bool = True) -> ComposedTransform:
     support = data.noise.support_map()
     if support is None:
         return ComposedTransform(Whitening(data) if anchored else identity_transform)
-    if data.projection is not None or data.observed is not None:
-        raise ValueError(
-            "Expected complete rows without a projection, because the noise has a bounded "
-            "support; got missing values or a projection."
-        )
+    refuse_if(
+        data.projection is not None or data.observed is not None,
+        "Expected complete rows without a projection, because the noise has a bounded "
+        "support; got missing values or a projection.",
+    )
     to_support, unit, start = support
-    shift, back = AffineTransform(start, 1.0, 1), AffineTransform(data.w, -1 / unit, 1)
-    return ComposedTransform(shift, to_support, back)
+    return ComposedTransform(
+        AffineTransform(start, 1.0, 1), to_support, AffineTransform(data.w, -1 / unit, 1)
+    )
 
 
 class RecognitionFlow(PosteriorModel):
@@ -250,8 +252,9 @@ class MixtureNetwork(PosteriorModel):
     def mixture(self, data: Observations) -> RowMixtures:
         """Return the mixture of each row, in the network's coordinates."""
         output = self.network(network_features(data, self.n_features))
-        parts = output.unflatten(-1, (self.components, -1))
-        logits, means, raw, below = parts.split(self.sizes, -1)
+        logits, means, raw, below = output.unflatten(-1, (self.components, -1)).split(
+            self.sizes, -1
+        )
         log_scales = LARGEST_LOG_SD * torch.tanh(raw / LARGEST_LOG_SD)
         eye = torch.eye(self.dim).to(below)
         unit_lower = eye.expand(*below.shape[:-1], -1, -1).clone()
@@ -260,8 +263,13 @@ class MixtureNetwork(PosteriorModel):
         whiteners = log_scales.exp().unsqueeze(-1) * unit_lower
         # draws carry no derivative
         factors = torch.linalg.solve_triangular(whiteners.detach(), eye, upper=False)
-        log_weights = torch.log_softmax(logits.squeeze(-1), -1)
-        return RowMixtures.from_factors(log_weights, means, factors, whiteners, -log_scales.sum(-1))
+        return RowMixtures.from_factors(
+            torch.log_softmax(logits.squeeze(-1), -1),
+            means,
+            factors,
+            whiteners,
+            -log_scales.sum(-1),
+        )
 
     @torch.no_grad()
     def row_mixtures(self, data: Observations) -> RowMixtures:

@@ -4,15 +4,14 @@ Where these are poor, a network's mixture beside that of the posterior.
 """
 
 import math
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from deconflow.densities import Density
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import RowIndex
+from deconflow.noise import ByRow
 from deconflow.observations import Observations
 from deconflow.posteriors.mixtures import RowMixtures, WeightedDraws
 from deconflow.posteriors.networks import MixtureNetwork
@@ -35,7 +34,7 @@ DRAWS_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
-class RowsWithProposals:
+class RowsWithProposals(ByRow):
     r"""Observations, and where draws for each row come from.
 
     .. math:: q(v) = a_1 q_{XD}(v) + a_2 q_{wide}(v) + a_3 q_{kernel}(v)
@@ -66,20 +65,6 @@ class RowsWithProposals:
         """Compute every row's posterior under ``mixture``; a network may propose beside it."""
         return cls(data.to(dtype=dtype), propose(data, mixture, dtype, network))
 
-    def __len__(self) -> int:
-        return len(self.mixtures)
-
-    def __getitem__(self, rows: RowIndex) -> Self:
-        return replace(self, observations=self.observations[rows], mixtures=self.mixtures[rows])
-
-    def to(self, *, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Self:
-        """Move to another precision or device."""
-        return replace(
-            self,
-            observations=self.observations.to(dtype=dtype, device=device),
-            mixtures=self.mixtures.to(dtype=dtype, device=device),
-        )
-
     def sample(self, k: int) -> Tensor:
         """Draw ``(k, N, D)``."""
         narrow, _, kernel = self._shares()
@@ -97,8 +82,11 @@ class RowsWithProposals:
     def log_prob(self, v: Tensor, log_likelihood: Tensor) -> Tensor:
         """Log density ``(k, N)``; ``log_likelihood`` is that of ``v``, which the kernel needs."""
         parts = [*self.mixtures.stretched_log_prob(v, 1.0, STRETCH), log_likelihood]
-        pairs = zip(parts, self._shares(), strict=True)
-        logs = [part + math.log(share) for part, share in pairs if share > 0]
+        logs = [
+            part + math.log(share)
+            for part, share in zip(parts, self._shares(), strict=True)
+            if share > 0
+        ]
         return torch.logsumexp(torch.stack(logs), 0)
 
     def weigh(self, density: Density, v: Tensor) -> WeightedDraws:

@@ -87,7 +87,7 @@ def as_rows(data: Observations) -> Rows:
     parts = data.noise.as_mixture().take(slice(None))
     kept = parts.weights.max(0) > SMALLEST_WEIGHT[dim]
     weights, covariances = parts.weights[:, kept], parts.covariances[:, kept]
-    if parts.diagonal:
+    if covariances.ndim == 3:
         covariances = covariances[..., None] * np.eye(dim)
     weights = np.broadcast_to(weights / weights.sum(1, keepdims=True), (n, weights.shape[1]))
     observed = np.ones((n, dim), bool) if data.observed is None else data.observed

@@ -61,7 +61,7 @@ class Rows:
         parts = parts.take()
         seen, dim = ~np.isnan(data.measured()), data.dim
         covariances = parts.covariances
-        if parts.diagonal:
+        if covariances.ndim == 3:
             covariances = covariances[..., None] * np.eye(dim)
         if data.observed is not None:
             both = (seen[:, :, None] & seen[:, None, :])[:, None]

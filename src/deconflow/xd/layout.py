@@ -177,7 +177,7 @@ def _block(data: Observations, rows: Rows, noise: NoiseMixture, log_unit: Array)
             common=common,
             log_unit=log_unit,
         )
-    if parts.diagonal:
+    if parts.covariances.ndim == 3:
         kind, s = "diagonal", parts.covariances.transpose(1, 2, 0)
     elif parts.covariances[..., ~np.eye(size, dtype=bool)].any():
         kind, s = "full", _packed(parts.covariances)
@@ -211,7 +211,7 @@ def _finished(
     **others: Any,
 ) -> Block:
     """Shift values by the means of the noise's parts, and arrange all columns for the kernel."""
-    n, n_parts = len(values), parts.n_parts
+    n, n_parts = len(values), parts.weights.shape[1]
     shifts = np.zeros((1, 1, 1)) if parts.means is None else parts.means
     shares = np.broadcast_to(parts.weights, (n, n_parts)).T
     w, s, log_share, omega = (
@@ -241,7 +241,8 @@ def finite_log(shares: Array) -> Array:
 def full_noise(parts: JointMixture, seen: BoolArray) -> Array:
     """Covariances of the noise's parts, ``(N or 1, J, M, M)``, with unit ones where missing."""
     unit = np.eye(seen.shape[1])
-    noise = parts.covariances[..., None] * unit if parts.diagonal else parts.covariances
+    noise = parts.covariances
+    noise = noise[..., None] * unit if noise.ndim == 3 else noise
     if seen.all():
         return noise
     return np.where(seen[:, None, :, None] & seen[:, None, None, :], noise, unit)

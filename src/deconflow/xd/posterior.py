@@ -112,11 +112,12 @@ def _in_pieces(
         piece = rows[some]
         part = data[piece]
         parts = part.noise.as_mixture().take() if law is None else law.take(piece)
-        shifts = np.zeros((1, parts.n_parts, data.dim)) if parts.means is None else parts.means
+        count = parts.weights.shape[1]
+        shifts = np.zeros((1, count, data.dim)) if parts.means is None else parts.means
         with np.errstate(divide="ignore"):
             log_shares = np.log(parts.weights)
         seen = np.ones((1, data.dim), bool) if part.observed is None else np.asarray(part.observed)
-        shape = (len(piece), chosen.shape[1] * parts.n_parts)
+        shape = (len(piece), chosen.shape[1] * count)
         log_p, means = np.empty(shape), np.empty((*shape, mixture.dim))
         covariances = np.empty((*shape, mixture.dim, mixture.dim))
         condition_rows(
