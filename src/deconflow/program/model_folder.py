@@ -10,7 +10,7 @@ from typing import Any
 
 from deconflow.certificate import Certificate
 from deconflow.files import clear_write_errors
-from deconflow.program.methods import method_of_class
+from deconflow.program.options import method_of_class
 from deconflow.program.reading import refuse_too_large
 from deconflow.saving import (
     TABLE,

@@ -11,8 +11,7 @@ import numpy as np
 
 from deconflow._types import Array
 from deconflow.program.messages import note
-from deconflow.program.methods import parameters_of
-from deconflow.program.options import Namespace
+from deconflow.program.options import Namespace, parameters_of
 from deconflow.ranges import parse_ranges
 from deconflow.tables import (
     Columns,

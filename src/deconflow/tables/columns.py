@@ -344,8 +344,25 @@ def check_available(available: Sequence[str], names: Sequence[str], table: str =
 def _find_bars(
     available: Sequence[str], names: Sequence[str], errors: Sequence[str], exact: set[str]
 ) -> dict[str, Bars]:
-    """Return the error bars of each name; those in ``exact`` may have none."""
-    bars = parse_errors(errors, names, available)
+    """Return the error bars of each name; those in ``exact`` may have none.
+
+    Said are ``x=column``, ``x=0.1``, ``x=lower:upper``, or plain columns in the order of names.
+    """
+    parts = split_list(errors, available, names)
+    if parts and not any("=" in part and part not in available for part in parts):
+        if len(parts) != len(names):
+            raise ValueError(
+                f"Expected {len(names)} columns after errors=, one for each of "
+                f"{', '.join(names)}; got {len(parts)}. Or say which: "
+                f"errors=[{f'{names[0]}=COLUMN'!r}]"
+            )
+        parts = [f"{name}={part}" for name, part in zip(names, parts, strict=True)]
+    bars: dict[str, Bars] = {}
+    wanted = f"errors= as NAME=COLUMN, with NAME one of {', '.join(names)}"
+    for name, text in by_name(parts, names, wanted).items():
+        lower, colon, upper = text.partition(":")
+        ends = (lower, upper) if colon and text not in available else (text, text)
+        bars[name] = (_bar(ends[0], available), _bar(ends[1], available))
     taken = {bar for both in bars.values() for bar in both}
     others = [column for column in available if column not in taken]
     for name in names:
@@ -354,23 +371,26 @@ def _find_bars(
                 f"Expected the errors of {name!r} in another column; got that column itself."
             )
         if name not in bars:
-            bars[name] = (0.0, 0.0) if name in exact else _bars_by_name(others, name, names)
+            found = [(0.0, 0.0)] if name in exact else error_columns(others, name, names)
+            if len(found) != 1:
+                raise _no_one_error(others, name, names, found)
+            bars[name] = found[0]
     return bars
 
 
-def _bars_by_name(available: Sequence[str], name: str, names: Sequence[str]) -> Bars:
-    found = error_columns(available, name, names)
-    if len(found) == 1:
-        return found[0]
+def _no_one_error(
+    available: Sequence[str], name: str, names: Sequence[str], found: Sequence[Bars]
+) -> ValueError:
+    """Say that a column has no error by name, or several."""
     if found:
         several = [low if low == high else f"{low}:{high}" for low, high in found]
-        raise ValueError(
+        return ValueError(
             f"Expected one error for column {name!r}; got several: {', '.join(several)}. "
             f"Name it: errors=[{f'{name}={several[0]}'!r}]"
         )
     likely = ", ".join(likely_errors(available, name, names))
     hint = f" Of this table it may be {likely}." if likely else ""
-    raise ValueError(
+    return ValueError(
         f"Expected the error of column {name!r} in a column such as {name}_err, {name}_se, "
         f"e_{name}, or {name}_err_lo with {name}_err_hi; got none of them.{hint} Name it: "
         f"errors=[{f'{name}=COLUMN'!r}], or errors=[{f'{name}=0'!r}] if it is exact."
@@ -401,7 +421,10 @@ def _find_limits(
         return ()
     wanted = f"limits= as NAME=COLUMN, with NAME one of {', '.join(names)}, or none"
     found = by_name(parts, names, wanted)
-    columns = tuple(found.get(name) or limit_column(available, name) for name in names)
+    for name in names:
+        by_form = chain(*(_called(available, "{}_limit", name, near) for near in range(3)))
+        found.setdefault(name, next(by_form, ""))
+    columns = tuple(found[name] or None for name in names)
     if any(columns) and not plain:
         raise ValueError(
             "Expected limits of values with errors that add to them; got the column "
@@ -473,17 +496,6 @@ def correlation_column(available: Sequence[str], first: str, second: str) -> str
     return next((column for column in pairs if column in available), None)
 
 
-def limit_column(available: Sequence[str], name: str) -> str | None:
-    """Find what is named like the column that says which values of another are limits.
-
-    Examples
-    --------
-    >>> limit_column(["x", "x_err", "X_LIMIT"], "x")
-    'X_LIMIT'
-    """
-    return next(chain(*(_called(available, "{}_limit", name, near) for near in range(3))), None)
-
-
 def one_sign(
     values: Array, measured: BoolArray, column: str, sign: int = 0, first_row: int = 0
 ) -> tuple[Array, int]:
@@ -534,23 +546,6 @@ def independent_noise(
 
 
 # -- what people write: ``x=column``, ``x=0:1`` -------------------------------------------------
-
-
-def parse_errors(
-    items: Sequence[str], names: Sequence[str], available: Sequence[str]
-) -> dict[str, Bars]:
-    """Read ``x=column``, ``x=0.1``, ``x=lower:upper``, or plain columns in the order of names."""
-    parts = split_list(items, available, names)
-    if parts and not any("=" in part and part not in available for part in parts):
-        if len(parts) != len(names):
-            raise ValueError(
-                f"Expected {len(names)} columns after errors=, one for each of "
-                f"{', '.join(names)}; got {len(parts)}. Or say which: "
-                f"errors=[{f'{names[0]}=COLUMN'!r}]"
-            )
-        parts = [f"{name}={part}" for name, part in zip(names, parts, strict=True)]
-    wanted = f"errors= as NAME=COLUMN, with NAME one of {', '.join(names)}"
-    return {name: _bars(text, available) for name, text in by_name(parts, names, wanted).items()}
 
 
 def parse_pairs(items: Sequence[str], names: Sequence[str], argument: str) -> Pairs:
@@ -695,13 +690,6 @@ def _split_at(part: str, names: Sequence[str]) -> tuple[str, str]:
     """Split ``NAME=...`` after the longest name that fits; two empty texts if none does."""
     name = max((name for name in names if part.startswith(f"{name}=")), key=len, default=None)
     return ("", "") if name is None else (name, part[len(name) + 1 :])
-
-
-def _bars(text: str, available: Sequence[str]) -> Bars:
-    lower, colon, upper = text.partition(":")
-    if not colon or text in available:
-        lower = upper = text
-    return _bar(lower, available), _bar(upper, available)
 
 
 def _bar(text: str, available: Sequence[str]) -> Bar:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deconflow.noise import FreeErrors, Noise
-    from deconflow.tables.cells import Cells
+    from deconflow.tables.kinds import Cells
 
 ROWS_AT_ONCE = 100_000
 #: The word for the logarithms of the rows' own errors among the given columns.
@@ -204,8 +204,7 @@ class RowReader:
 
     def __call__(self, chunk: "pa.Table", first_row: int) -> Measurements:
         """Read a chunk that begins at ``first_row`` of the table."""
-        from deconflow.tables.cells import Cells
-        from deconflow.tables.kinds import kind_of
+        from deconflow.tables.kinds import Cells, kind_of
 
         cells = Cells(chunk, first_row, self.columns.missing)
         values = kind_of(self.columns)(cells, self)
@@ -288,7 +287,7 @@ def find_given(items: Sequence[str], source: Source, measured: Sequence[str]) ->
 
     ``noise`` is the word for the errors, not a column.
     """
-    from deconflow.tables.cells import holds_numbers
+    from deconflow.tables.kinds import holds_numbers
 
     parts = list(dict.fromkeys(split_list(items, source.names)))
     names = [part for part in parts if part != ERRORS]
@@ -313,7 +312,7 @@ def gathered(source: Source, columns: Columns) -> Source:
         return source
     import pyarrow.dataset as ds
 
-    from deconflow.tables.cells import Cells
+    from deconflow.tables.kinds import Cells
     from deconflow.tables.sources import ArrowSource
 
     pa, id = need("pyarrow"), columns.id
@@ -322,8 +321,8 @@ def gathered(source: Source, columns: Columns) -> Source:
     cells = Cells(_whole(source, [id, *lists]), 0, ())
     labels = cells.labels(id)
     cells.refuse(
-        ~cells.usable, np.full(len(cells), np.nan), f"the object of each draw in column {id!r}",
-        "Fill it in, or leave the row out.",
+        ~cells.usable, np.full(len(cells.usable), np.nan),
+        f"the object of each draw in column {id!r}", "Fill it in, or leave the row out.",
     )  # fmt: skip
     table = pa.table({id: labels.tolist()} | {name: cells.numbers(name) for name in lists})
     table = table.group_by(id, use_threads=False).aggregate([(name, "list") for name in lists])

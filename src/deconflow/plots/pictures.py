@@ -1,24 +1,30 @@
-"""Pictures of columns: their densities, measured again with noise, and simulated measurements."""
+"""Pictures of every column, of every pair of columns, and of single rows."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from corner import hist2d
 from numpy.typing import ArrayLike
 from scipy.stats import binom
 
 from deconflow._types import AnyArray, Array
 from deconflow.plots.drawing import (
+    AGAIN,
     DATA,
     DENSITY,
     DRAWS,
     MOST_AS_VECTORS,
     SECOND,
     Axis,
+    MarkedRow,
     axes_of,
     draw_again,
     draw_density,
     draw_measured,
+    draw_posterior,
+    marked_rows,
     measurements,
     panels,
     room_for_legend,
@@ -251,3 +257,223 @@ def _draw_ranks(ax: Any, ranks: Array) -> None:
     ax.axhspan(low, high, color=DATA, alpha=0.4, lw=0)
     ax.hist(seen, bins=RANK_BINS, range=(0, 1), histtype="step", color=DENSITY, lw=1.6)
     ax.set(xlim=(0, 1), ylim=(0, None))
+
+
+SIGMAS = np.array([0.5, 1.0, 1.5, 2.0])
+#: Mass inside the 0.5, 1, 1.5 and 2 sigma contours of a two-dimensional Gaussian.
+LEVELS = 1 - np.exp(-0.5 * SIGMAS**2)
+#: Of the histogram of draws that contours are made of.
+BINS = 40
+#: With more, panels are too small to read and take minutes.
+MOST_COLUMNS = 12
+SHOWN, SHOWN_DRAWS = 20_000, 300
+#: Inches.
+PANEL, ONLY_PANEL = (2.4, 2.3), (6.0, 3.6)
+LIMITS = {-1: "an upper limit", 1: "a lower limit"}
+#: Errors around a measurement that its axis shows.
+BARS = 2.5
+
+
+def corner(
+    model: Any,
+    w: ArrayLike,
+    noise: Any = None,
+    *,
+    rows: Sequence[int] = (),
+    row_names: Sequence[Any] | None = None,
+    given: Any = None,
+    limits: Any = None,
+    columns: Any = None,
+    names: Sequence[str] | None = None,
+    ax: Any = None,
+    random_state: int = 0,
+    **figure: Any,
+) -> AnyArray:
+    """Draw every pair of columns: measurements, the deconvolved density, and some posteriors.
+
+    Parameters
+    ----------
+    model
+        A fitted estimator.
+    w, noise, given, limits
+        Measurements, as in ``fit``; without ``rows``, ``w`` is enough.
+    rows
+        Numbers of rows to show in colour, with error bars and draws of their posteriors.
+    row_names
+        What these rows are called; None for their numbers.
+    columns
+        Columns to show, by name or number, in this order; None for all.
+    names
+        Labels of all columns, as ``x`` or ``x [mas]``; None for those of the model.
+    ax
+        ``(D, D)`` axes of matplotlib; None for a new figure.
+    random_state
+        Seed of the draws.
+    **figure
+        Options of a new figure, as ``figsize`` and ``dpi``, for :func:`matplotlib.pyplot.subplots`.
+
+    Returns
+    -------
+    array of Axes
+        ``(D, D)``. Grey points are measurements, also of rows that lack other values; contours
+        hold 12, 39, 68 and 86 % of the truth. On the diagonal is the density of each column, with
+        its 90 % band if the model has replicates.
+    """
+    some = len(np.atleast_1d(rows)) > 0
+    values, data = measurements(model, w, noise, given, limits, noise_needed=some)
+    marked = marked_rows(model, rows, row_names, values, data, random_state) if some else []
+    draws = model.sample(DRAWS, random_state=random_state)
+    shown = axes_of(model, columns, names, draws, values)
+    dim = len(shown)
+    if dim > MOST_COLUMNS:
+        raise ValueError(
+            f"Expected at most {MOST_COLUMNS} columns for a corner; got {dim}. Choose some by "
+            "columns=."
+        )
+    grid = panels(ax, dim, dim, PANEL if dim > 1 else ONLY_PANEL, figure, sharex="col")
+    for i, axis in enumerate(shown):
+        draw_density(grid[i, i], model.density_, axis)
+        draw_measured(grid[i, i], values[:, axis.number], axis)
+        axis.along_x(grid[i, i])
+        for j, other in enumerate(shown[:i]):
+            _draw_pair(grid[i, j], other, axis, values[some_of(len(values), SHOWN)], draws)
+            for each in marked:
+                drawn = each.posterior.samples[0, :SHOWN_DRAWS, [other.number, axis.number]]
+                grid[i, j].plot(*drawn, ".", color=each.colour, ms=3.2, alpha=0.45, zorder=3, mew=0)
+                each.draw_value(grid[i, j], other.number, axis.number)
+        for idle in grid[i, i + 1 :]:
+            idle.set_axis_off()
+    if dim == 1:
+        _draw_only_column(grid[0, 0], shown[0], marked)
+    else:
+        _label_outer(grid)
+        _draw_legend(grid, marked)
+    return grid
+
+
+def _draw_pair(ax: Any, x: Axis, y: Axis, w: Array, draws: Array) -> None:
+    """Draw contours of the density over all pairs that were measured."""
+    hist2d(
+        draws[:, x.number], draws[:, y.number], ax=ax, bins=BINS,
+        range=[(x.low, x.high), (y.low, y.high)], levels=LEVELS,
+        smooth=1.0, color=DENSITY, plot_datapoints=False, plot_density=False,
+        no_fill_contours=True, contour_kwargs={"linewidths": 1.2, "zorder": 2.5}, quiet=True,
+    )  # fmt: skip
+    ax.plot(
+        w[:, x.number], w[:, y.number], ".", rasterized=len(w) > MOST_AS_VECTORS,
+        color=DATA, ms=3.5, alpha=0.5, zorder=0.5, mew=0,
+    )  # fmt: skip
+    ax.set(xlabel=x.label, ylabel=y.label, xlim=(x.low, x.high), ylim=(y.low, y.high))
+
+
+def _draw_only_column(ax: Any, axis: Axis, marked: Sequence[MarkedRow]) -> None:
+    """Draw posteriors of rows as curves on the only panel, with a legend to its right."""
+    first = top = ax.get_ylim()[1]
+    for row in marked:
+        height = draw_posterior(ax, row.posterior, axis, row.colour)
+        row.draw_value(ax, axis.number, label=f"{row.name}, with its posterior")
+        top = max(top, min(1.05 * height, 10 * first))  # a sharp posterior may leave the panel
+    ax.set(ylim=(0, top), ylabel="density")
+    ax.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def _label_outer(grid: AnyArray) -> None:
+    """Write numbers and labels at the left and at the bottom only."""
+    grid[0, 0].figure.align_labels(grid.ravel())
+    for i, j in zip(*np.tril_indices(len(grid)), strict=True):
+        grid[i, j].label_outer()
+        grid[i, j].locator_params("x", nbins=4)
+        if i != j:
+            grid[i, j].locator_params("y", nbins=4)
+
+
+def _draw_legend(grid: AnyArray, marked: Sequence[MarkedRow]) -> None:
+    from matplotlib.lines import Line2D
+
+    few = len(grid) == 2
+    own = dict(zip(*reversed(grid[0, 0].get_legend_handles_labels()), strict=True))
+    words = "deconvolved\n(0.5, 1, 1.5, 2 sigma)" if few else "deconvolved (0.5, 1, 1.5, 2 sigma)"
+    first = {"measured": own.pop("measured"), words: own.pop("deconvolved")}
+    entries: dict[str, Any] = first | own
+    for row in marked:
+        entries[row.name] = Line2D(
+            [], [], color=row.colour, marker=row.marker, mec="white", mew=0.6, ms=8, ls=""
+        )
+    if marked:
+        entries["draws of posteriors"] = Line2D(
+            [], [], color=marked[0].colour, marker=".", ls="", ms=4
+        )
+    legend = grid[0, -1].legend(
+        list(entries.values()), list(entries), frameon=False, loc="upper right",
+        fontsize="small" if few else "medium", borderaxespad=0.0, handletextpad=0.5,
+    )  # fmt: skip
+    legend.set_in_layout(False)  # it reaches over empty panels
+
+
+def row(
+    model: Any,
+    w: ArrayLike,
+    noise: Any = None,
+    *,
+    rows: Sequence[int],
+    row_names: Sequence[Any] | None = None,
+    given: Any = None,
+    limits: Any = None,
+    columns: Any = None,
+    names: Sequence[str] | None = None,
+    ax: Any = None,
+    random_state: int = 0,
+    **figure: Any,
+) -> AnyArray:
+    """Draw the posterior of single rows, with their measurements and the density of all rows.
+
+    Parameters
+    ----------
+    model
+        A fitted estimator.
+    w, noise, given, limits
+        Measurements and what is known of them, as in ``fit``.
+    rows
+        Numbers of the rows to show.
+    row_names
+        What these rows are called; None for their numbers.
+    columns
+        Columns to show, by name or number, in this order; None for all.
+    names
+        Labels of all columns, as ``x`` or ``x [mas]``; None for those of the model.
+    ax
+        ``(R, D)`` axes of matplotlib; None for a new figure.
+    random_state
+        Seed of the draws.
+    **figure
+        Options of a new figure, as ``figsize`` and ``dpi``, for :func:`matplotlib.pyplot.subplots`.
+
+    Returns
+    -------
+    array of Axes
+        ``(R, D)``: a line of panels for each row. Dashed the prior, which is the deconvolved
+        density; filled the posterior; below it the measurement.
+    """
+    if not len(np.atleast_1d(rows)):
+        raise ValueError("Expected rows= with numbers of rows for a picture of kind row; got none.")
+    values, data = measurements(model, w, noise, given, limits)
+    marked = marked_rows(model, rows, row_names, values, data, random_state)
+    shown = axes_of(model, columns, names, model.sample(DRAWS, random_state=random_state))
+    grid = panels(ax, len(marked), len(shown), (4.2, 3.1), figure)
+    for line, each in zip(grid, marked, strict=True):
+        for panel, axis in zip(line, shown, strict=True):
+            _draw_panel(panel, model, each, axis)
+        line[0].set_ylabel(f"{each.name}: density")
+        room_for_legend(line[-1])
+    return grid
+
+
+def _draw_panel(ax: Any, model: Any, row: MarkedRow, axis: Axis) -> None:
+    value, bar = row.w[axis.number], BARS * row.errors[axis.number]
+    low, high = np.fmin(axis.low, value - bar), np.fmax(axis.high, value + bar)
+    axis = replace(axis, low=low, high=high)  # unless the value is missing
+    draw_density(ax, model.density_, axis, "prior", ls=AGAIN, lw=1.5)
+    draw_posterior(ax, row.posterior, axis, row.colour, "posterior")
+    if np.isfinite(value):
+        row.draw_value(ax, axis.number, label=LIMITS.get(int(row.limits[axis.number]), "measured"))
+    axis.along_x(ax)
