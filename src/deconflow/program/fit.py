@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -15,9 +16,8 @@ import typer
 
 from deconflow import ranks
 from deconflow._types import AnyArray, Array
-from deconflow.files import locked_folder
-from deconflow.program.messages import TYPED, note, now, one_line_errors, say, speaks, watched
-from deconflow.program.model_folder import check_writable
+from deconflow.files import clear_write_errors, locked_folder
+from deconflow.program.messages import TYPED, note, now, one_line_errors, say, speaks
 from deconflow.program.options import (
     ABOUT_ROWS,
     ABOUT_SELECTION,
@@ -41,7 +41,7 @@ from deconflow.program.reading import (
     selection_of,
 )
 from deconflow.progress import Progress
-from deconflow.saving import ABOUT_ONE_RUN, TABLE, to_json
+from deconflow.saving import ABOUT_ONE_RUN, TABLE, check_free, to_json
 from deconflow.tables import STANDARD, Rows, split_list
 
 METHOD_HELP = "; ".join(f"{name}: {method.words}" for name, method in METHODS.items()) + "."
@@ -84,7 +84,7 @@ def fit(
         parameters = settings_of(method, settings, quick=quick)
         check_known(options, method)
         selection = selection_of(options)
-        check_writable(output)
+        _check_writable(output)
         progress.begin(f"reading {options.table}")
         reader = find_rows(options)
         stream: Any = None
@@ -96,6 +96,7 @@ def fit(
             measured, found = read_all(reader)
             refuse_unseen(measured, options, reader.columns.names)
             rows = replace(measured.rows, selection=selection)
+        from deconflow.core import shown_by
         from deconflow.estimators import UntrustedFitWarning
 
         known = parameters_of(options, reader.columns.names)
@@ -103,9 +104,10 @@ def fit(
         with _checkpoint(output, method, resume, resumable) as checkpoint:
             if resumable:
                 model.set_params(checkpoint=checkpoint)
+            progress.begin("fitting")
             start = time.perf_counter()
             with (
-                watched(progress),  # doubts are left to the certificate
+                shown_by(progress),  # doubts are left to the certificate
                 warnings.catch_warnings(action="ignore", category=UntrustedFitWarning),
             ):
                 model.fit(stream) if stream else rows.ask(model.fit)
@@ -132,6 +134,16 @@ def fit(
             model.save(output, extra_files={TABLE: json.dumps(about, indent=1) + "\n"})
         say(model.describe(), *model.known_, *as_options(certificate.in_words()).splitlines())
         say(f"Model written to {output} after {seconds:.1f} s.")
+
+
+def _check_writable(path: Path) -> None:
+    """Raise, before any work, if a model cannot be written there."""
+    if path == STANDARD:
+        raise ValueError("Expected a folder for the model, which is no table; got '-'. Name one.")
+    check_free(path)
+    with clear_write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path.parent).close()
 
 
 def special_settings(estimator: Any) -> dict[str, str]:
@@ -201,10 +213,13 @@ def compare(
         refuse_too_large(reader)
         rows = read_all(reader)[0].rows
         train, test = _split(rows, held_out, seed)
+        from deconflow.core import shown_by
+
         known, scores = parameters_of(options, rows.names), {}
         for name in names:
             model = make_estimator(name, known=known, random_state=seed)
-            with watched(progress):
+            progress.begin("fitting")
+            with shown_by(progress):
                 rows[train].ask(model.fit)
             scores[name] = rows[test].ask(model.score_observations)
         say(*verdict(scores, rows[test].weights))

@@ -1,6 +1,5 @@
 """A model on disk: the estimator's own folder, with a file about the table beside its weights."""
 
-import tempfile
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,18 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from deconflow.certificate import Certificate
-from deconflow.files import clear_write_errors
 from deconflow.program.options import method_of_class
 from deconflow.program.reading import refuse_too_large
 from deconflow.saving import (
     TABLE,
     ModelFiles,
-    check_free,
     parse_json,
     read_folder,
 )
 from deconflow.tables import (
-    STANDARD,
     Columns,
     GivenColumns,
     Measurements,
@@ -133,16 +129,6 @@ class ModelFolder:
         reader = self.reader(open_table(Path(table), typed=False), weighted=True)
         refuse_too_large(reader)
         return read_rows(reader)
-
-
-def check_writable(path: Path) -> None:
-    """Raise, before any work, if a model cannot be written there."""
-    if path == STANDARD:
-        raise ValueError("Expected a folder for the model, which is no table; got '-'. Name one.")
-    check_free(path)
-    with clear_write_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=path.parent).close()
 
 
 def load(path: str | Path) -> ModelFolder:

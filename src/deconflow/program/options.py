@@ -90,12 +90,14 @@ def check_known(options: Namespace, method: str) -> None:
 
 def parameters_of(options: Namespace, names: Sequence[str]) -> dict[str, Any]:
     """Return parameters of an estimator of these columns: what options say of true values."""
-    ends = parse_bounds(options.bounds or (), names)
-    found: dict[str, Any] = {
-        "bounds": ends and [ends.get(name) for name in names],
-        "atoms": parse_atoms(options.atoms or (), names), "background": options.background,
-    }  # fmt: skip
-    found = {name: found[name] for name in found if getattr(options, name) is not None}
+    found: dict[str, Any] = {}
+    if options.bounds is not None:
+        ends = parse_bounds(options.bounds, names)
+        found["bounds"] = ends and [ends.get(name) for name in names]
+    if options.atoms is not None:
+        found["atoms"] = parse_atoms(options.atoms, names)
+    if options.background is not None:
+        found["background"] = options.background
     for name, values in found.items():
         if not values:
             raise ValueError(f"Expected values after --{name}; got none.")
@@ -104,7 +106,6 @@ def parameters_of(options: Namespace, names: Sequence[str]) -> dict[str, Any]:
 
 def settings_of(method: str, settings: Sequence[str] | None, *, quick: bool = False) -> list[str]:
     """Return what ``--set`` and ``--quick`` say of a method, checked before a table is read."""
-    check_method(method)
     if quick and method != "auto":
         raise ValueError(f"Expected --quick with --method auto; got --method {method}.")
     said = [*(settings or ()), *["quick=true"] * quick]

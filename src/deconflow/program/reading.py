@@ -83,7 +83,18 @@ def expand_columns(items: Sequence[str], available: Sequence[str]) -> list[str]:
     """
     names: list[str] = []
     for part in split_list(items, available):
-        names += _matching(part, available) if _is_pattern(part, available) else [part]
+        fits = [part]
+        if _is_pattern(part, available):
+            fits = [name for name in available if fnmatchcase(name, part)]
+            aside = {
+                bar for name in fits for bars in error_columns(available, name) for bar in bars
+            }
+            aside |= {correlation_column(available, a, b) for a in fits for b in fits if a != b}
+            if not {*fits} - aside:
+                got = f"only those of errors: {', '.join(fits)}" if fits else "none in the table"
+                raise ValueError(f"Expected measured columns that match {part!r}; got {got}.")
+            fits = [name for name in fits if name not in aside]
+        names += fits
     return names
 
 
@@ -122,17 +133,6 @@ def expand_errors(items: Sequence[str], names: Sequence[str]) -> list[str]:
 def _is_pattern(text: str, names: Sequence[str]) -> bool:
     """Whether a text is a pattern, and no name that only looks like one."""
     return any(sign in text for sign in "*?[") and text not in names
-
-
-def _matching(pattern: str, available: Sequence[str]) -> list[str]:
-    fits = [name for name in available if fnmatchcase(name, pattern)]
-    aside = {bar for name in fits for bars in error_columns(available, name) for bar in bars}
-    aside |= {correlation_column(available, a, b) or "" for a in fits for b in fits if a != b}
-    found = [name for name in fits if name not in aside]
-    if not found:
-        got = f"only those of errors: {', '.join(fits)}" if fits else "none in the table"
-        raise ValueError(f"Expected measured columns that match {pattern!r}; got {got}.")
-    return found
 
 
 def is_too_large(reader: RowReader) -> bool:

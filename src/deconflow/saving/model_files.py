@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,14 +59,15 @@ def check_free(path: Path) -> None:
 
 def with_checksums(texts: dict[str, str], weights: bytes) -> dict[str, bytes]:
     """Return all files of a folder, by name, from its texts and arrays."""
-    contents = {name: text.encode() for name, text in texts.items()} | {WEIGHTS: weights}
+    contents = {name: text.encode() for name, text in texts.items()}
     for name, content in contents.items():
-        if name != WEIGHTS and len(content) > LARGEST_TEXT:
+        if len(content) > LARGEST_TEXT:
             raise ValueError(
                 f"Expected a {name} of at most {LARGEST_TEXT} bytes; got {len(content)}. Arrays "
                 "among the parameters are written there: set those that are long to None."
             )
-    return contents | {CHECKSUMS: "".join(map(_line, contents.values(), contents)).encode()}
+    contents[WEIGHTS] = weights
+    return contents | {CHECKSUMS: _sums(contents, contents).encode()}
 
 
 def read_folder(path: str | Path) -> ModelFiles:
@@ -86,7 +88,12 @@ def read_folder(path: str | Path) -> ModelFiles:
     description = parse_json(contents[DESCRIPTION], path / DESCRIPTION, SAVED_DESCRIPTION)
     if description["n_features_in"] < 1:
         raise _damaged(path / DESCRIPTION, f"n_features_in is {description['n_features_in']}")
-    _check_weights(contents[WEIGHTS], path)
+    from safetensors import SafetensorError, deserialize
+
+    try:  # whether the header says more or less than is there
+        deserialize(contents[WEIGHTS])
+    except SafetensorError as error:
+        raise _damaged(path / WEIGHTS, str(error)) from error
     return ModelFiles(path, contents, description)
 
 
@@ -104,7 +111,7 @@ def parse_json(content: bytes, file: Path, kinds: dict[str, Any] | None = None) 
 def _read_at_one_time(path: Path) -> dict[str, bytes]:
     """Read all files that belong together: again, if the folder was replaced meanwhile."""
     while True:
-        before = path.stat()
+        before = path.stat().st_ino
         try:
             contents = {name: _read(path / name) for name in (DESCRIPTION, WEIGHTS)}
             if (path / CHECKSUMS).is_file():
@@ -112,12 +119,11 @@ def _read_at_one_time(path: Path) -> dict[str, bytes]:
             for name in {TABLE, *_listed(contents, path)} - set(contents):
                 if (path / name).is_file():
                     contents[name] = _read(path / name)
+            if path.stat().st_ino == before:
+                return contents
         except FileNotFoundError:
-            if path.stat().st_ino == before.st_ino:
+            if path.stat().st_ino == before:
                 raise
-            continue
-        if path.stat().st_ino == before.st_ino:
-            return contents
 
 
 def _read(file: Path) -> bytes:
@@ -126,8 +132,9 @@ def _read(file: Path) -> bytes:
     return file.read_bytes()
 
 
-def _line(content: bytes, name: str) -> str:
-    return f"{hashlib.sha256(content).hexdigest()}  {name}\n"
+def _sums(contents: dict[str, bytes], names: Iterable[str]) -> str:
+    """Write the checksums of these files, a line for each."""
+    return "".join(f"{hashlib.sha256(contents[name]).hexdigest()}  {name}\n" for name in names)
 
 
 def _listed(contents: dict[str, bytes], path: Path) -> list[str]:
@@ -150,7 +157,7 @@ def _check_sums(contents: dict[str, bytes], path: Path) -> None:
     for name, line in zip(names, lines, strict=True):
         if name not in contents:
             raise _damaged(path / name, "there is none")
-        if line != _line(contents[name], name):
+        if line != _sums(contents, [name]):
             raise _damaged(path / name, f"its checksum is not that in {CHECKSUMS}")
 
 
@@ -163,16 +170,6 @@ def _check_format(description: dict[str, Any], path: Path) -> None:
             f"Expected a model of format {FORMAT} at {path}; got format {found}, written by "
             f"deconflow {writer}. Load it with that version, or fit again."
         )
-
-
-def _check_weights(content: bytes, path: Path) -> None:
-    """Raise if the file of arrays is not whole: its header says more or less than is there."""
-    from safetensors import SafetensorError, deserialize
-
-    try:
-        deserialize(content)
-    except SafetensorError as error:
-        raise _damaged(path / WEIGHTS, str(error)) from error
 
 
 def _damaged(file: Path, why: str) -> ValueError:

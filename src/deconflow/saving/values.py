@@ -29,7 +29,8 @@ def to_json(value: Any, arrays: Arrays, place: str) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if is_dataclass(value) and not isinstance(value, type):
-        _validate(value)
+        if hasattr(value, "validate"):
+            value.validate()
         value = {name: getattr(value, name) for name in _types(type(value))}
     if isinstance(value, Mapping):
         return {str(key): to_json(each, arrays, f"{place}.{key}") for key, each in value.items()}
@@ -94,7 +95,8 @@ def from_json(value: Any, kind: Any, arrays: Arrays, place: str) -> Any:
 
 def refuse(name: str, wrong: Any, wanted: str) -> None:
     """Raise if a value is not what it must be."""
-    refuse_if(wrong, f"{name} is not {wanted}")
+    if wrong:
+        raise ValueError(f"{name} is not {wanted}")
 
 
 def refuse_if(wrong: object, words: str) -> None:
@@ -115,15 +117,11 @@ def _made(cls: Any, value: dict[str, Any], arrays: Arrays, place: str) -> Any:
     refuse_if(others, f"{place} has {', '.join(others)}")
     made = cls(**_entries(value, kinds, arrays, place))
     try:
-        _validate(made)
+        if hasattr(made, "validate"):
+            made.validate()
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from None
     return made
-
-
-def _validate(value: Any) -> None:
-    if hasattr(value, "validate"):
-        value.validate()
 
 
 def _one_of(value: Any, kinds: tuple[Any, ...], arrays: Arrays, place: str) -> Any:
@@ -139,9 +137,8 @@ def _one_of(value: Any, kinds: tuple[Any, ...], arrays: Arrays, place: str) -> A
 
 
 def _array(name: Any, kind: Any, arrays: Arrays, place: str) -> Any:
-    known = isinstance(name, str) and name in arrays
-    refuse_if(not known, f"{place} is not among the arrays")
-    array = arrays[name]
+    array = arrays.get(name) if isinstance(name, str) else None
+    refuse_if(array is None, f"{place} is not among the arrays")
     if kind is Any:
         return array
     if getattr(kind, "__module__", "").startswith("torch"):
