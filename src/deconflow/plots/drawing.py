@@ -68,24 +68,20 @@ class Axis:
     def histogram(self, values: Array, like: Array | None = None) -> tuple[Array, Array]:
         """Return densities and edges of bins, which suit the values, or the values ``like``.
 
-        Values beyond the ends count as there.
-        """
-        edges = self._edges(values if like is None else like)
-        counts = np.histogram(values, edges)[0]
-        return counts / (max(1, np.isfinite(values).sum()) * (edges[1] - edges[0])), edges
-
-    def _edges(self, values: Array) -> Array:
-        """Return edges of bins: around each number, if all of them are whole.
-
-        The width of others decreases with their number as that of Scott (1979), but for the
+        Values beyond the ends count as there. Bins are around each number, if all of them are
+        whole. The width of others decreases with their number as that of Scott (1979), but for the
         narrowest peak, and is finer, because the eye smooths by itself.
         """
-        if are_whole(values) and self.high - self.low < MOST_BINS:
-            return np.arange(np.floor(self.low + 0.5) - 0.5, self.high + 1.0)
-        inside = values[(values >= self.low) & (values <= self.high)]
-        width = 2.0 * _narrowest_spread(inside) * max(1, len(inside)) ** (-1 / 3)
-        bins = (self.high - self.low) / width if width > 0 else 5 * FEWEST_BINS
-        return self.points(int(np.clip(np.ceil(bins), FEWEST_BINS, MOST_BINS)) + 1)
+        like = values if like is None else like
+        if are_whole(like) and self.high - self.low < MOST_BINS:
+            edges = np.arange(np.floor(self.low + 0.5) - 0.5, self.high + 1.0)
+        else:
+            inside = like[(like >= self.low) & (like <= self.high)]
+            width = 2.0 * _narrowest_spread(inside) * max(1, len(inside)) ** (-1 / 3)
+            bins = (self.high - self.low) / width if width > 0 else 5 * FEWEST_BINS
+            edges = self.points(int(np.clip(np.ceil(bins), FEWEST_BINS, MOST_BINS)) + 1)
+        counts = np.histogram(values, edges)[0]
+        return counts / (max(1, np.isfinite(values).sum()) * (edges[1] - edges[0])), edges
 
     def curve_of_draws(self, draws: Array) -> tuple[Array, Array]:
         """Return values along the axis, and a smooth density of draws there."""

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,7 +84,9 @@ def append_columns(
     """
     source, counts, first_row = reader.source, Counter[str](), 0
     needed = reader.needed if output is None else None
-    opened = _written_to(output, reader, columns, prefix) if output else nullcontext(_nowhere)
+    opened = (
+        _written_to(output, reader, columns, prefix) if output else nullcontext(lambda *chunk: None)
+    )
     with tqdm(total=source.n_rows, unit=" rows", disable=not progress) as bar, opened as write:
         for table in source.chunks(chunk, needed):
             values, status = _compute_rows(reader, table, first_row, len(columns), compute)
@@ -102,10 +103,6 @@ def append_columns(
                 f"{counts.most_common(1)[0][0]}"
             )
     return counts
-
-
-def _nowhere(*chunk: object) -> None:
-    """Write nothing."""
 
 
 @contextmanager
@@ -257,10 +254,6 @@ def denoise(
         say(f"{report_counts(counts)}; written to {output}", table=output)
 
 
-#: From posteriors and a seed to ``(n, C)`` new columns.
-Reader = Callable[[Any, int], Array]
-
-
 def new_columns(
     saved: ModelFolder,
     source: Source,
@@ -271,8 +264,8 @@ def new_columns(
     correlations: bool,
     signs: bool,
     exact: bool,
-) -> Iterator[tuple[list[NewColumn], Reader]]:
-    """Give the new columns in their order, each with what reads it off posteriors.
+) -> Iterator[tuple[list[NewColumn], Callable[..., Array]]]:
+    """Give the new columns in their order, each with what reads it off posteriors, with a seed.
 
     Units are those of the fit, or else of the table.
     """
@@ -307,7 +300,12 @@ def new_columns(
         yield found, lambda answer, seed: answer.sign_error
     for asked in ranges:
         about = f"posterior probability of {asked.name} {asked.ending.replace('_', ' ')}"
-        yield [NewColumn(asked.column, about)], partial(_probability, names, asked)
+        yield (
+            [NewColumn(asked.column, about)],
+            lambda answer, seed, d=names.index(asked.name), asked=asked: answer.marginal(
+                d
+            ).probability(asked.lower, asked.upper),
+        )
     if "atoms" in known.traits:
         found = [_of_atom(names, atom) for atom in known.atoms]
         yield found, lambda answer, seed: answer.probability_of_atoms
@@ -325,10 +323,6 @@ def new_columns(
         about = "number of exact draws that the posterior is worth"
         found = [NewColumn("effective_sample_size", about)]
         yield found, lambda answer, seed: answer.effective_sample_size[:, None]
-
-
-def _probability(names: Sequence[str], asked: Range, answer: Any, seed: int) -> Array:
-    return answer.marginal(names.index(asked.name)).probability(asked.lower, asked.upper)
 
 
 def _of_atom(names: Sequence[str], atom: Array) -> NewColumn:

@@ -6,7 +6,6 @@ import io
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
@@ -175,12 +174,12 @@ def page(
     title = f"Density of {', '.join(saved.names)}"
     marginals, corner, diagnostics = (_picture(saved, kind, data, seed) for kind in CAPTIONS)
     sections = {
-        "The answer": [*answer(saved, data), marginals, corner],
+        "The answer": [*or_why_not(answer, saved, data), marginals, corner],
         "How far to trust it": [*_trust(saved), diagnostics],
         "Data": _data(saved),
-        "What was chosen": chosen(saved),
-        "Components": components(saved),
-        "The oddest rows": odd_rows(saved, data, seed),
+        "What was chosen": or_why_not(chosen, saved),
+        "Components": or_why_not(components, saved),
+        "The oddest rows": or_why_not(odd_rows, saved, data, seed),
         **({"Self-test": tested} if tested else {}),
         "Settings": _settings(saved),
         "Where it comes from": _origin(saved),
@@ -201,10 +200,8 @@ def _beginning(saved: ModelFolder) -> list[str]:
     doubts = 0 if saved.certificate is None else len(saved.certificate.warnings)
     if doubts:
         count = "is a reason" if doubts == 1 else f"are {doubts} reasons"
-        said = (
-            f"There {count} for doubt: see how far to trust it, below, before you use the answer."
-        )
-        lines.append(paragraph(said, "caution"))
+        advice = "see how far to trust it, below, before you use the answer."
+        lines.append(paragraph(f"There {count} for doubt: {advice}", "caution"))
     return lines
 
 
@@ -304,20 +301,14 @@ def _picture(saved: ModelFolder, kind: str, data: Measurements | None, seed: int
         return paragraph(f"No picture of kind {kind}: {error}", "aside")
 
 
-def or_why_not(make: Callable[..., list[str]]) -> Callable[..., list[str]]:
-    """Let a section that cannot be made say why in one line."""
-
-    @wraps(make)
-    def made(*arguments: Any) -> list[str]:
-        try:
-            return make(*arguments)
-        except ValueError as error:  # of this kind of model, or rows it cannot reach
-            return [paragraph(f"Not shown: {as_options(str(error))}", "aside")]
-
-    return made
+def or_why_not(make: Callable[..., list[str]], *arguments: Any) -> list[str]:
+    """Make a section; one that cannot be made says why in one line."""
+    try:
+        return make(*arguments)
+    except ValueError as error:  # of this kind of model, or rows it cannot reach
+        return [paragraph(f"Not shown: {as_options(str(error))}", "aside")]
 
 
-@or_why_not
 def answer(saved: ModelFolder, data: Measurements | None) -> list[str]:
     """Mean, spread, quantiles and correlations of the truth, beside the measured ones."""
     model = saved.estimator
@@ -367,7 +358,6 @@ def _about_figures(saved: ModelFolder, data: Measurements | None, how: str) -> l
     return [line for line, holds in lines.items() if holds]
 
 
-@or_why_not
 def chosen(saved: ModelFolder) -> list[str]:
     """What was fitted; candidates with their weights, and those of numbers of components."""
     model = saved.estimator
@@ -401,7 +391,6 @@ def _numbers_of_components(selection: dict[str, Any]) -> str:
     return table(["components", "weight", BEHIND], rows, figures=[1, 2])
 
 
-@or_why_not
 def components(saved: ModelFolder) -> list[str]:
     """The Gaussians of a mixture, if they are few."""
     from deconflow.estimators import components_of
@@ -417,7 +406,6 @@ def components(saved: ModelFolder) -> list[str]:
     return [*lines, table(found.heads, found.in_rows(), figures=range(len(found.heads)))]
 
 
-@or_why_not
 def odd_rows(saved: ModelFolder, data: Measurements | None, seed: int) -> list[str]:
     """The rows with the smallest p-values, and how many should be so by chance."""
     from deconflow.evaluation import unusual_rows
