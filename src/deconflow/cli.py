@@ -32,8 +32,6 @@ def demo(
         say(*(run(output) if table is None else write_stars(table)).splitlines())
 
 
-COMMANDS = (fit, info, denoise, score, sample, regress, compare, plot, report, demo)
-
 app = typer.Typer(
     cls=KeepsWhatWasTyped,
     no_args_is_help=True,
@@ -41,7 +39,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Density deconvolution: the density of the truth, from measurements with known noise.",
 )
-for command in COMMANDS:
+for command in (fit, info, denoise, score, sample, regress, compare, plot, report, demo):
     app.command()(command)
 
 

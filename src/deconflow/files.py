@@ -80,7 +80,18 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
         yield new
         for each in (*new.iterdir(), new):
             _flush(each)
-        _put(new, path, place / f"{path.name}.old")
+        while failure := _exchange(new, path):  # at every moment path is the old or the new one
+            if failure != errno.ENOENT:  # the disk cannot exchange: in two moves
+                old = place / f"{path.name}.old"
+                shutil.rmtree(old, ignore_errors=True)
+                with suppress(FileNotFoundError):
+                    os.replace(path, old)
+            try:
+                os.rename(new, path)
+                break
+            except OSError as error:  # its name may have been taken at this very moment
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
         _flush(path.parent)
 
 
@@ -167,22 +178,6 @@ def _locked(folder: Path) -> Iterator[str]:
         except (OSError, AttributeError):  # Windows opens no folders
             state = "unknown"
         yield state
-
-
-def _put(new: Path, path: Path, old: Path) -> None:
-    """Put a folder at ``path``, which at every moment is the old one or the new one."""
-    while failure := _exchange(new, path):
-        if failure != errno.ENOENT:  # the disk cannot exchange: in two moves
-            shutil.rmtree(old, ignore_errors=True)
-            with suppress(FileNotFoundError):
-                os.replace(path, old)
-        try:
-            os.rename(new, path)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-        else:
-            return  # else the name was taken at this very moment
 
 
 def _exchange(one: Path, other: Path) -> int:

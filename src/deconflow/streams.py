@@ -126,8 +126,13 @@ class RowStream:
                 piece, first, _, rows = found
                 if len(rows.rows):
                     self._at = piece, first
+                    usable = rows.rows
                     with self.named_errors():
-                        data = as_observations(rows.rows)
+                        data = Observations.from_arrays(
+                            usable.w, usable.noise, limits=usable.limits
+                        )
+                    labels = Labels(usable.names or None, limits_given="limits" in usable.facts)
+                    data = replace(data, labels=labels, weights=usable.weights)  # as they are
                     yield data, row_numbers(seed, piece, first, len(rows))[rows.usable]
 
     def _rows(self, piece: str, first: int, table: "pa.Table") -> Measurements:
@@ -254,13 +259,6 @@ def row_numbers(seed: int, piece: str, first: int, n: int) -> Array:
     """Return a random number for each row of a chunk that begins at some row of a piece."""
     key = int.from_bytes(hashlib.sha256(piece.encode()).digest()[:8], "little")
     return np.random.default_rng([seed, key, first]).random(n)
-
-
-def as_observations(rows: Rows) -> Observations:
-    """Return usable rows of a chunk, with their weights as they are."""
-    data = Observations.from_arrays(rows.w, rows.noise, limits=rows.limits)
-    labels = Labels(rows.names or None, limits_given="limits" in rows.facts)
-    return replace(data, labels=labels, weights=rows.weights)
 
 
 def open_rows(

@@ -40,7 +40,6 @@ DATA, DENSITY, SECOND = "#999999", "#004488", "#d55e00"
 OF_BARS, OF_BANDS = 0.4, 0.38
 #: Dashes of curves that are compared with others.
 AGAIN = (0, (4, 1.5))
-MOST_IN_A_ROW = 3
 #: With more points than this, a vector picture stores them as an image, to open quickly.
 MOST_AS_VECTORS = 5000
 POINTS_OF_BANDS, LEVEL = 200, 0.9
@@ -234,10 +233,21 @@ def axes_of(
 ) -> list[Axis]:
     """Return an axis for each column to show, with room for true values and measurements.
 
-    They are ``measured`` columns where a projection makes these others than the true ones.
+    They are ``measured`` columns where a projection makes these others than the true ones. Labels
+    are as ``x`` or ``x [mas]``; ``names`` come first.
     """
     other = measured and "projected" in model.fit_.traits
-    labels = labels_of(model, names, truth.shape[1] if other else None)
+    fit = model.fit_
+    own = fit.labels.measured(truth.shape[1]) if other else list(fit.names)
+    units = (fit.labels.units if other else fit.units) or []
+    labels = own
+    if names is not None:
+        if isinstance(names, str) or len(names) != len(own):
+            raise ValueError(f"Expected {len(own)} names; got {names!r}.")
+        labels = [str(name) for name in names]
+    elif len(units) == len(own):
+        pairs = zip(own, units, strict=True)
+        labels = [f"{name} [{unit}]" if unit else name for name, unit in pairs]
     numbers = range(len(labels))
     if columns is not None:
         numbers = column_numbers(columns, [bare(label) for label in labels], "columns=").tolist()
@@ -261,23 +271,6 @@ def _drawable(values: Array) -> Array:
             f"{empty[0]}."
         )
     return values
-
-
-def labels_of(model: Any, names: Sequence[str] | None, measured: int | None = None) -> list[str]:
-    """Return labels of the true columns of a model, as ``x`` or ``x [mas]``; ``names`` come first.
-
-    With the number of ``measured`` columns they are those of these.
-    """
-    fit = model.fit_
-    own = list(fit.names) if measured is None else fit.labels.measured(measured)
-    if names is not None:
-        if isinstance(names, str) or len(names) != len(own):
-            raise ValueError(f"Expected {len(own)} names; got {names!r}.")
-        return [str(name) for name in names]
-    units = (fit.units if measured is None else fit.labels.units) or []
-    if len(units) != len(own):
-        return own
-    return [f"{name} [{unit}]" if unit else name for name, unit in zip(own, units, strict=True)]
 
 
 def bare(label: str) -> str:
@@ -374,7 +367,13 @@ def draw_posterior(
         shares = part.probability_of_atoms[0]
         _draw_atoms(ax, part.atoms, shares, "posterior", colour)
         part, share = part.continuous, 1.0 - shares.sum()
-    x, y = _posterior_curve(part, axis)
+    if hasattr(part, "mixture"):  # in closed form
+        x = axis.points()
+        y = part.mixture[0].pdf(0, x)
+    else:  # exact ones give any number of draws
+        exact = np.isinf(part.effective_sample_size).all()
+        draws = part.sample(DRAWS, random_state=0) if exact else part.samples
+        x, y = axis.curve_of_draws(draws[0, :, 0])
     ax.plot(x, share * y, color=colour, lw=1.6, zorder=3, label=label)
     ax.fill_between(x, 0, share * y, color=colour, alpha=0.12, lw=0, zorder=1)
     return float(share * y.max())
@@ -394,16 +393,6 @@ def _draw_atoms(ax: Any, atoms: Array, shares: Array, label: str, colour: str) -
     for atom, share in zip(atoms[:, 0], shares, strict=True):
         words = f"{label}: {100 * share:.0f} % at {atom:g}"
         ax.axvline(atom, ymax=0.7, color=colour, lw=1.4, ls="-.", label=words, zorder=2)
-
-
-def _posterior_curve(posterior: Any, axis: Axis) -> tuple[Array, Array]:
-    """Return points along an axis, and the density there: in closed form, or of smoothed draws."""
-    if hasattr(posterior, "mixture"):
-        x = axis.points()
-        return x, posterior.mixture[0].pdf(0, x)
-    exact = np.isinf(posterior.effective_sample_size).all()  # gives any number of draws
-    draws = posterior.sample(DRAWS, random_state=0) if exact else posterior.samples
-    return axis.curve_of_draws(draws[0, :, 0])
 
 
 def _steady(curve: Array) -> Array:
@@ -442,16 +431,6 @@ def panels(
     if given.size != n_rows * n_columns:
         raise ValueError(f"Expected {n_rows * n_columns} axes as ax; got {given.size}.")
     return given.reshape(n_rows, n_columns)
-
-
-def wrapped(ax: Any, count: int, figure: dict[str, Any]) -> AnyArray:
-    """Return ``(count,)`` axes: those given, or those of a new figure, a few in a row."""
-    each = (4.8, 3.4) if count == 1 else (3.6, 2.9)
-    n_columns = min(count, MOST_IN_A_ROW) if ax is None else count
-    grid = panels(ax, -(-count // n_columns), n_columns, each, figure).ravel()
-    for idle in grid[count:]:
-        idle.set_axis_off()
-    return grid[:count]
 
 
 def room_for_legend(ax: Any) -> None:

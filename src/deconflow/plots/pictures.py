@@ -30,13 +30,13 @@ from deconflow.plots.drawing import (
     room_for_legend,
     some_of,
     to_simulate,
-    wrapped,
 )
 from deconflow.trust import predictive_ranks, simulate_like
 
 SHOWN = 20_000
 #: Least number of simulated rows, for a smooth curve.
 REPEATS = 20_000
+MOST_IN_A_ROW = 3
 AGAIN_WORDS = "deconvolved, measured again"
 RANK_BINS = 20
 #: Rows that are simulated again at most, and rows whose posteriors are weighed.
@@ -148,7 +148,13 @@ def _draw_columns(
     again: Array | None,
     figure: dict[str, Any],
 ) -> AnyArray:
-    grid = wrapped(ax, len(shown), figure)
+    count = len(shown)
+    each = (4.8, 3.4) if count == 1 else (3.6, 2.9)
+    in_a_row = min(count, MOST_IN_A_ROW) if ax is None else count
+    grid = panels(ax, -(-count // in_a_row), in_a_row, each, figure).ravel()
+    for idle in grid[count:]:
+        idle.set_axis_off()
+    grid = grid[:count]
     for panel, axis in zip(grid, shown, strict=True):
         draw_density(panel, model.density_, axis)
         if again is not None and values is not None:

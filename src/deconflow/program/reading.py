@@ -89,7 +89,9 @@ def expand_columns(items: Sequence[str], available: Sequence[str]) -> list[str]:
             aside = {
                 bar for name in fits for bars in error_columns(available, name) for bar in bars
             }
-            aside |= {correlation_column(available, a, b) for a in fits for b in fits if a != b}
+            aside |= {
+                correlation_column(available, a, b) or "" for a in fits for b in fits if a != b
+            }
             if not {*fits} - aside:
                 got = f"only those of errors: {', '.join(fits)}" if fits else "none in the table"
                 raise ValueError(f"Expected measured columns that match {part!r}; got {got}.")

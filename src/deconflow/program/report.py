@@ -276,10 +276,9 @@ def _origin(saved: ModelFolder) -> list[str]:
     by = f"by deconflow {saved.files.description.get('deconflow', 'of an unknown version')}"
     when = f"on {saved.about['date']}" if saved.about else "on a date that was not kept"
     command = saved.about.get("command")
-    made = paragraph("The command was not kept: it was made in Python.")
     return [
         paragraph(f"The model was fitted {by}, {when}:"),
-        made if command is None else code(command),
+        code(command) if command else paragraph("The command was not kept: it was made in Python."),
         paragraph(f"This page was written on {now()}, with {versions()}:"),
         code(TYPED.get() or "in Python"),
     ]

@@ -143,7 +143,7 @@ def _one_of(value: Any, kinds: tuple[Any, ...], arrays: Arrays, place: str) -> A
 
 
 def _array(name: Any, kind: Any, arrays: Arrays, place: str) -> Any:
-    array = arrays.get(name) if isinstance(name, str) else None
+    array: Any = arrays.get(name) if isinstance(name, str) else None
     refuse_if(array is None, f"{place} is not among the arrays")
     if kind is Any:
         return array
@@ -265,8 +265,7 @@ def read_folder(path: str | Path) -> ModelFiles:
 def parse_json(content: bytes, file: Path, kinds: dict[str, Any] | None = None) -> dict[str, Any]:
     """Read an object, with entries of these types, or say in one line why not."""
     try:
-        found = from_json(json.loads(content.decode()), dict[str, Any], {}, "it")
-        return dict(from_json(found, kinds or {}, {}, "it"))
+        return dict(from_json(json.loads(content.decode()), kinds or {}, {}, "it"))
     except RecursionError as error:
         raise _damaged(file, "it is nested too deeply") from error
     except ValueError as error:  # no JSON, no text, a number of thousands of digits, another value

@@ -383,7 +383,7 @@ def _no_one_error(
 ) -> ValueError:
     """Say that a column has no error by name, or several."""
     if found:
-        several = [low if low == high else f"{low}:{high}" for low, high in found]
+        several = [f"{low}" if low == high else f"{low}:{high}" for low, high in found]
         return ValueError(
             f"Expected one error for column {name!r}; got several: {', '.join(several)}. "
             f"Name it: errors=[{f'{name}={several[0]}'!r}]"

@@ -349,7 +349,23 @@ class RowReader:
         #: What is measured, with what the rows have shown of it.
         self.columns = columns
         #: By how much to multiply columns of errors, to bring them to the units of their values.
-        self.factors = _factors(columns, source)
+        self.factors: dict[tuple[str, tuple[str, ...]], float] = {}
+        units = {name: source.unit(columns.place(name)) for name in columns.names}
+        for name, unit in zip(columns.names, columns.units, strict=False):  # units may be unknown
+            if unit and units[name] and conversion(str(units[name]), [unit], name) != 1.0:
+                raise ValueError(
+                    f"Expected column {name!r} in {unit}, as in the fit; got {units[name]}. "
+                    "Convert it."
+                )
+        for column, names in columns.scales():
+            theirs, wanted = source.unit(column), [str(units[name] or "") for name in names]
+            if columns.noise == MULTIPLYING and theirs:
+                raise ValueError(
+                    f"Expected errors without a unit in column {column!r}, since those of "
+                    f"noise={MULTIPLYING!r} are relative; got {theirs}. Divide them by the values."
+                )
+            known = conversion(theirs, wanted, column) if theirs and all(wanted) else 1.0
+            self.factors[column, names] = known
         #: The sign of the lower errors in a column, once a chunk has shown it.
         self.signs: dict[str, int] = {}
 
@@ -498,27 +514,6 @@ def _covariate(cells: "Cells", name: str, labels: Collection[str] | None) -> Any
     for word in {*words[cells.usable]} - {*labels} if labels else ():
         cells.mark(np.equal(words, word), f"{name} is {word!r}, which no row of the fit had")
     return words
-
-
-def _factors(columns: Columns, source: Source) -> dict[tuple[str, tuple[str, ...]], float]:
-    """By how much to multiply columns of errors, to bring them to the units of their values."""
-    units = {name: source.unit(columns.place(name)) for name in columns.names}
-    for name, unit in zip(columns.names, columns.units, strict=False):  # units may be unknown
-        if unit and units[name] and conversion(str(units[name]), [unit], name) != 1.0:
-            raise ValueError(
-                f"Expected column {name!r} in {unit}, as in the fit; got {units[name]}. Convert it."
-            )
-    factors = {}
-    for column, names in columns.scales():
-        theirs, wanted = source.unit(column), [unit for name in names if (unit := units[name])]
-        if columns.noise == MULTIPLYING and theirs:
-            raise ValueError(
-                f"Expected errors without a unit in column {column!r}, since those of "
-                f"noise={MULTIPLYING!r} are relative; got {theirs}. Divide them by the values."
-            )
-        known = len(wanted) == len(names)
-        factors[column, names] = conversion(theirs, wanted, column) if theirs and known else 1.0
-    return factors
 
 
 def conversion(unit: str, wanted: Sequence[str], column: str) -> float:

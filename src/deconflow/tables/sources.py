@@ -283,11 +283,9 @@ def _refuse_links(path: Path) -> None:
 @contextmanager
 def arrow_writer(file: IO[bytes], schema: pa.Schema, known: Format) -> Iterator[Write]:
     """Write chunks as they come."""
-    if known.name == "parquet":
-        with pq.ParquetWriter(file, schema, write_page_checksum=True) as parquet:
-            yield lambda table: parquet.write_table(table.cast(schema))
-    elif known.name == "feather":
-        with pa.ipc.new_file(file, schema) as arrow:
+    if not known.delimiter:
+        parquet = partial(pq.ParquetWriter, write_page_checksum=True)
+        with (parquet if known.name == "parquet" else pa.ipc.new_file)(file, schema) as arrow:
             yield lambda table: arrow.write_table(table.cast(schema))
     else:  # by Python's writer: that of pyarrow puts quotes around every cell of text
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
@@ -320,16 +318,12 @@ def astropy_writer(file: IO[bytes], schema: pa.Schema, known: Format) -> Iterato
         table[field.name].unit = about(field, "unit")
         table[field.name].description = about(field, "description")
     with warnings.catch_warnings(action="ignore"):
-        if known.name == "ascii.ecsv":
-            text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-            table.write(text, format=known.name)
-            text.detach()
-        else:
-            if known.name == "fits":
-                table.convert_unicode_to_bytestring()
-            written = io.BytesIO()
-            table.write(written, format=known.name)
-            file.write(written.getvalue())
+        if known.name == "fits":
+            table.convert_unicode_to_bytestring()
+        written = io.StringIO() if known.name == "ascii.ecsv" else io.BytesIO()
+        table.write(written, format=known.name)
+    content = written.getvalue()
+    file.write(content.encode() if isinstance(content, str) else content)
 
 
 def _as_written(cell: Any) -> Any:
