@@ -32,6 +32,8 @@ def demo(
         say(*(run(output) if table is None else write_stars(table)).splitlines())
 
 
+COMMANDS = (fit, info, denoise, score, sample, regress, compare, plot, report, demo)
+
 app = typer.Typer(
     cls=KeepsWhatWasTyped,
     no_args_is_help=True,
@@ -39,7 +41,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Density deconvolution: the density of the truth, from measurements with known noise.",
 )
-for command in (fit, info, denoise, score, sample, regress, compare, plot, report, demo):
+for command in COMMANDS:
     app.command()(command)
 
 

@@ -15,6 +15,7 @@ from deconflow.checks import check_integer
 from deconflow.core import EVERYTHING, has_noise, observe, refuse
 from deconflow.estimators import FittedDensity, Posterior, column_numbers
 from deconflow.models import measured_values
+from deconflow.saving import refuse_if
 
 DRAWS = 20_000
 POSTERIOR_DRAWS, PROPOSALS = 2000, 4000
@@ -188,11 +189,11 @@ def to_simulate(
     what = f"a picture of kind {kind}"
     refuse(what, EVERYTHING - {"covariates", "selected"}, model.fit_.traits)
     values, data = measurements(model, w, noise, given, limits)
-    if data.noise.flags is not None:
-        raise ValueError(
-            f"Expected rows without limits for {what}, because it is not known how limits come "
-            "about; got some. Leave those rows out."
-        )
+    refuse_if(
+        data.noise.flags is not None,
+        f"Expected rows without limits for {what}, because it is not known how limits come "
+        "about; got some. Leave those rows out.",
+    )
     some = some_of(len(data), most)
     return values[some], data[some]
 
@@ -204,10 +205,10 @@ def marked_rows(
     chosen = np.atleast_1d(np.asarray(rows, dtype=object)).tolist()
     for number in chosen:
         check_integer("rows=", number, 0)
-        if number >= len(values):
-            raise ValueError(
-                f"Expected rows= below {len(values)}, the number of rows; got {number}."
-            )
+        refuse_if(
+            number >= len(values),
+            f"Expected rows= below {len(values)}, the number of rows; got {number}.",
+        )
     part = data[[int(number) for number in chosen]]
     posterior = model.density_.posterior(part, POSTERIOR_DRAWS, PROPOSALS, seed)
     flags = np.zeros(part.w.shape) if part.noise.flags is None else np.asarray(part.noise.flags)
@@ -242,8 +243,10 @@ def axes_of(
     units = (fit.labels.units if other else fit.units) or []
     labels = own
     if names is not None:
-        if isinstance(names, str) or len(names) != len(own):
-            raise ValueError(f"Expected {len(own)} names; got {names!r}.")
+        refuse_if(
+            isinstance(names, str) or len(names) != len(own),
+            f"Expected {len(own)} names; got {names!r}.",
+        )
         labels = [str(name) for name in names]
     elif len(units) == len(own):
         pairs = zip(own, units, strict=True)
@@ -428,8 +431,10 @@ def panels(
     if figure:
         raise TypeError(f"Expected no {', '.join(figure)} with ax=, which has a figure.")
     given = np.asarray(ax, dtype=object)
-    if given.size != n_rows * n_columns:
-        raise ValueError(f"Expected {n_rows * n_columns} axes as ax; got {given.size}.")
+    refuse_if(
+        given.size != n_rows * n_columns,
+        f"Expected {n_rows * n_columns} axes as ax; got {given.size}.",
+    )
     return given.reshape(n_rows, n_columns)
 
 

@@ -31,6 +31,7 @@ from deconflow.plots.drawing import (
     some_of,
     to_simulate,
 )
+from deconflow.saving import refuse_if
 from deconflow.trust import predictive_ranks, simulate_like
 
 SHOWN = 20_000
@@ -331,11 +332,11 @@ def corner(
     draws = model.sample(DRAWS, random_state=random_state)
     shown = axes_of(model, columns, names, draws, values)
     dim = len(shown)
-    if dim > MOST_COLUMNS:
-        raise ValueError(
-            f"Expected at most {MOST_COLUMNS} columns for a corner; got {dim}. Choose some by "
-            "columns=."
-        )
+    refuse_if(
+        dim > MOST_COLUMNS,
+        f"Expected at most {MOST_COLUMNS} columns for a corner; got {dim}. Choose some by "
+        "columns=.",
+    )
     grid = panels(ax, dim, dim, PANEL if dim > 1 else ONLY_PANEL, figure, sharex="col")
     for i, axis in enumerate(shown):
         draw_density(grid[i, i], model.density_, axis)
@@ -460,8 +461,10 @@ def row(
         ``(R, D)``: a line of panels for each row. Dashed the prior, which is the deconvolved
         density; filled the posterior; below it the measurement.
     """
-    if not len(np.atleast_1d(rows)):
-        raise ValueError("Expected rows= with numbers of rows for a picture of kind row; got none.")
+    refuse_if(
+        not len(np.atleast_1d(rows)),
+        "Expected rows= with numbers of rows for a picture of kind row; got none.",
+    )
     values, data = measurements(model, w, noise, given, limits)
     marked = marked_rows(model, rows, row_names, values, data, random_state)
     shown = axes_of(model, columns, names, model.sample(DRAWS, random_state=random_state))

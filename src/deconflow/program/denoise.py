@@ -18,6 +18,7 @@ from deconflow.program.messages import note, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Chunk, Model, Output, Prefix, Quiet, Seed, Table
 from deconflow.ranges import Range, parse_ranges
+from deconflow.saving import refuse_if
 from deconflow.tables import (
     STANDARD,
     RowReader,
@@ -61,8 +62,10 @@ def open_for(table: Path, output: Path | None) -> Source:
     """Open a table whose rows will go to ``output``; text that goes to text stays as it is."""
     source = open_table(table, typed=output is None or not format_of(output).delimiter)
     is_new = output is None or STANDARD in (table, output) or not output.exists()
-    if not is_new and any(file.samefile(str(output)) for file in source.files):
-        raise ValueError(f"Expected another output than the table itself; got {output} for both.")
+    refuse_if(
+        not is_new and any(file.samefile(str(output)) for file in source.files),
+        f"Expected another output than the table itself; got {output} for both.",
+    )
     return source
 
 
@@ -95,13 +98,12 @@ def append_columns(
             counts.update(status)
             first_row += table.num_rows
             bar.update(table.num_rows)
-        if not counts:
-            raise ValueError(f"Expected one or more rows in {source.name}; got none.")
-        if "ok" not in counts:
-            raise ValueError(
-                f"Expected a row of {source.name} that can be used; got none: "
-                f"{counts.most_common(1)[0][0]}"
-            )
+        refuse_if(not counts, f"Expected one or more rows in {source.name}; got none.")
+        refuse_if(
+            "ok" not in counts,
+            f"Expected a row of {source.name} that can be used; got none: "
+            f"{counts.most_common(1)[0][0]}",
+        )
     return counts
 
 
@@ -114,11 +116,11 @@ def _written_to(
     kept = reader.source.kept or reader.source.names
     schema = arrow.schema([reader.source.schema.field(name) for name in kept])
     for field in new_fields([*columns, STATUS], output, prefix):
-        if field.name in schema.names:
-            raise ValueError(
-                f"Expected no column {field.name!r} in {reader.source.name} yet; got one. "
-                "Give --prefix for the names of new columns."
-            )
+        refuse_if(
+            field.name in schema.names,
+            f"Expected no column {field.name!r} in {reader.source.name} yet; got one. "
+            "Give --prefix for the names of new columns.",
+        )
         schema = schema.append(field)
     harmless = _harmless if format_of(output).delimiter else str
     with writing(output, schema) as append:
@@ -339,8 +341,7 @@ def parse_shares(text: str) -> list[float]:
     """Read quantiles, such as ``0.16,0.5,0.84``."""
     shares = {part: finite_number(part) for part in split_list([text])}
     for part, share in shares.items():
-        if not 0 < share < 1:
-            raise ValueError(f"Expected --quantiles between 0 and 1; got {part!r}.")
+        refuse_if(not 0 < share < 1, f"Expected --quantiles between 0 and 1; got {part!r}.")
     return list(dict.fromkeys(shares.values()))
 
 

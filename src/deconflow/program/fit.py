@@ -41,7 +41,7 @@ from deconflow.program.reading import (
     selection_of,
 )
 from deconflow.progress import Progress
-from deconflow.saving import ABOUT_ONE_RUN, TABLE, check_free, to_json
+from deconflow.saving import ABOUT_ONE_RUN, TABLE, check_free, refuse_if, to_json
 from deconflow.tables import STANDARD, Rows, split_list
 
 METHOD_HELP = "; ".join(f"{name}: {method.words}" for name, method in METHODS.items()) + "."
@@ -138,8 +138,9 @@ def fit(
 
 def _check_writable(path: Path) -> None:
     """Raise, before any work, if a model cannot be written there."""
-    if path == STANDARD:
-        raise ValueError("Expected a folder for the model, which is no table; got '-'. Name one.")
+    refuse_if(
+        path == STANDARD, "Expected a folder for the model, which is no table; got '-'. Name one."
+    )
     check_free(path)
     with clear_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -204,8 +205,7 @@ def compare(
     """
     with one_line_errors(), Progress(shown=not quiet, tell=note) as progress:
         names = list(dict.fromkeys(split_list([methods])))
-        if not names:
-            raise ValueError("Expected one or more --methods; got none.")
+        refuse_if(not names, "Expected one or more --methods; got none.")
         for name in names:
             check_known(options, name)
         progress.begin(f"reading {options.table}")
@@ -255,6 +255,5 @@ def _split(rows: Rows, share: float, seed: int) -> tuple[AnyArray, AnyArray]:
     data = Observations.from_arrays(rows.w, rows.stated, groups=rows.groups)
     codes = keep_copies_together(data).group_codes()
     held = hold_out(codes, order, n_test)
-    if (~held).sum() < 2:
-        raise ValueError(f"Expected enough rows to hold some out; got {len(rows)}.")
+    refuse_if((~held).sum() < 2, f"Expected enough rows to hold some out; got {len(rows)}.")
     return order[~held], order[held]

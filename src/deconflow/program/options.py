@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from deconflow.saving import refuse_if
 from deconflow.tables import NOISE_KINDS, parse_atoms, parse_bounds
 
 #: Of Extreme Deconvolution with a number of components: it must not collapse.
@@ -54,15 +55,18 @@ METHODS = {
 def method_of_class(class_name: str) -> str:
     """Name the method of an estimator's class; no other class is ever looked up."""
     known = {method.class_name: name for name, method in METHODS.items()}
-    if class_name not in known:
-        raise ValueError(f"Expected a model of {', '.join(METHODS)}; got one of {class_name!r}.")
+    refuse_if(
+        class_name not in known,
+        f"Expected a model of {', '.join(METHODS)}; got one of {class_name!r}.",
+    )
     return known[class_name]
 
 
 def check_method(method: str) -> Method:
     """Return a method by its name."""
-    if method not in METHODS:
-        raise ValueError(f"Expected --method as one of {', '.join(METHODS)}; got {method!r}.")
+    refuse_if(
+        method not in METHODS, f"Expected --method as one of {', '.join(METHODS)}; got {method!r}."
+    )
     return METHODS[method]
 
 
@@ -76,8 +80,10 @@ def takes(method: str, fact: str) -> bool:
 def check_known(options: Namespace, method: str) -> None:
     """Raise if a method does not take a fact about true values, before a table is read."""
     check_method(method)
-    if options.background not in (None, "uniform"):
-        raise ValueError(f"Expected --background uniform; got {options.background!r}.")
+    refuse_if(
+        options.background not in (None, "uniform"),
+        f"Expected --background uniform; got {options.background!r}.",
+    )
     for name in ("given", "bounds", "atoms", "background"):
         fact = "covariates" if name == "given" else name
         if getattr(options, name) is not None and not takes(method, fact):
@@ -99,15 +105,15 @@ def parameters_of(options: Namespace, names: Sequence[str]) -> dict[str, Any]:
     if options.background is not None:
         found["background"] = options.background
     for name, values in found.items():
-        if not values:
-            raise ValueError(f"Expected values after --{name}; got none.")
+        refuse_if(not values, f"Expected values after --{name}; got none.")
     return found
 
 
 def settings_of(method: str, settings: Sequence[str] | None, *, quick: bool = False) -> list[str]:
     """Return what ``--set`` and ``--quick`` say of a method, checked before a table is read."""
-    if quick and method != "auto":
-        raise ValueError(f"Expected --quick with --method auto; got --method {method}.")
+    refuse_if(
+        quick and method != "auto", f"Expected --quick with --method auto; got --method {method}."
+    )
     said = [*(settings or ()), *["quick=true"] * quick]
     if said:
         make_estimator(method, said)
@@ -158,11 +164,11 @@ def _parse(settings: Sequence[str], known: dict[str, Any], method: str) -> dict[
     parameters = {}
     for item in settings:
         name, equals, text = item.partition("=")
-        if not equals or name not in known:
-            raise ValueError(
-                f"Expected --set NAME=VALUE, with a parameter of {method}: "
-                f"{', '.join(sorted(known))}; got {item!r}."
-            )
+        refuse_if(
+            not equals or name not in known,
+            f"Expected --set NAME=VALUE, with a parameter of {method}: "
+            f"{', '.join(sorted(known))}; got {item!r}.",
+        )
         try:
             parameters[name] = json.loads(text)
         except json.JSONDecodeError:

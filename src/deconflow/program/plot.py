@@ -14,6 +14,7 @@ from deconflow.program.denoise import NewColumn, new_fields
 from deconflow.program.messages import note, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
+from deconflow.saving import refuse_if
 from deconflow.tables import Measurements, Rows, format_of, is_many, split_list, split_part, writing
 
 KINDS = ("corner", "marginals", "row", "before_after", "diagnostics")
@@ -46,10 +47,8 @@ def plot(
     Example: deconflow plot model stars.csv -o corner.png --rows 0,17
     """
     with one_line_errors():
-        if kind not in KINDS:
-            raise ValueError(f"Expected --kind as one of {', '.join(KINDS)}; got {kind!r}.")
-        if not 10 <= dpi <= 5000:
-            raise ValueError(f"Expected --dpi in [10, 5000]; got {dpi:g}.")
+        refuse_if(kind not in KINDS, f"Expected --kind as one of {', '.join(KINDS)}; got {kind!r}.")
+        refuse_if(not 10 <= dpi <= 5000, f"Expected --dpi in [10, 5000]; got {dpi:g}.")
         check_picture(output)
         try:
             chosen = [int(part) for part in split_list([rows])]
@@ -92,11 +91,15 @@ def draw(
 ) -> Any:
     """Draw a picture of one kind, as a matplotlib figure; rows are called as in the table."""
     options: dict[str, Any] = {"columns": columns, "names": saved.labels, "random_state": seed}
-    if rows and kind not in TAKE_ROWS:
-        raise ValueError(f"Expected no --rows for a picture of kind {kind}; got {rows}.")
+    refuse_if(
+        rows and kind not in TAKE_ROWS,
+        f"Expected no --rows for a picture of kind {kind}; got {rows}.",
+    )
     if data is None:
-        if kind != "marginals":
-            raise ValueError(f"Expected a table for a picture of kind {kind}; got none. Name it.")
+        refuse_if(
+            kind != "marginals",
+            f"Expected a table for a picture of kind {kind}; got none. Name it.",
+        )
     else:
         for row in rows:
             if row not in data.places:
@@ -106,11 +109,11 @@ def draw(
                 )
         measured, places = data.rows, np.searchsorted(data.places, rows).tolist()
         if measured.weights is not None:
-            if kind == "diagnostics":
-                raise ValueError(
-                    "Expected rows that count equally for a picture of kind diagnostics; got "
-                    "weights. The certificate allows for them."
-                )
+            refuse_if(
+                kind == "diagnostics",
+                "Expected rows that count equally for a picture of kind diagnostics; got "
+                "weights. The certificate allows for them.",
+            )
             measured, places = by_weight(measured, places, seed), list(range(len(places)))
         if kind in TAKE_ROWS:
             options |= {"rows": places, "row_names": rows}
@@ -140,8 +143,10 @@ def need_plots() -> None:
 
 def check_picture(output: Path) -> None:
     """Raise unless the name is that of a picture."""
-    if output.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise ValueError(f"Expected a picture that ends in .png, .pdf or .svg; got {output.name}.")
+    refuse_if(
+        output.suffix.lower() not in (".png", ".pdf", ".svg"),
+        f"Expected a picture that ends in .png, .pdf or .svg; got {output.name}.",
+    )
 
 
 LEVEL = 0.9
@@ -183,10 +188,10 @@ def regress(
         if picture is not None:
             check_picture(picture)
             need_plots()
-        if len(given) > 1 and (output or picture) is not None:
-            raise ValueError(
-                f"Expected one column in --on for a curve or a picture; got {', '.join(given)}."
-            )
+        refuse_if(
+            len(given) > 1 and (output or picture) is not None,
+            f"Expected one column in --on for a curve or a picture; got {', '.join(given)}.",
+        )
         covariates, ask = saved.estimator.fit_.covariates, saved.estimator.regress
         data = None if covariates else measured_rows(saved, table)
         if covariates:
@@ -209,8 +214,10 @@ def regress(
 def _chosen(saved: ModelFolder, target: str, on: list[str]) -> list[str]:
     """Check names, and return those to regress on, each once."""
     for name, what in ((target, "the column to predict"), *((name, "--on") for name in on)):
-        if name not in saved.names:
-            raise ValueError(f"Expected {what} among {', '.join(saved.names)}; got {name!r}.")
+        refuse_if(
+            name not in saved.names,
+            f"Expected {what} among {', '.join(saved.names)}; got {name!r}.",
+        )
     if not on or target in on:
         others = ", ".join(name for name in saved.names if name != target)
         raise ValueError(f"Expected --on with some of {others}; got {', '.join(on) or 'none'}.")

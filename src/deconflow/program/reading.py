@@ -13,6 +13,7 @@ from deconflow._types import Array
 from deconflow.program.messages import note
 from deconflow.program.options import Namespace, parameters_of
 from deconflow.ranges import parse_ranges
+from deconflow.saving import refuse_if
 from deconflow.tables import (
     Columns,
     Measurements,
@@ -59,13 +60,14 @@ def find_rows(options: Namespace) -> RowReader:
         replicates=options.replicates_by,
     )  # fmt: skip
     groups, weights, given = options.groups, options.weights, options.given
-    if options.id is not None and (groups or weights or given) is not None:
-        raise ValueError(
-            "Expected no --groups, --weights or --given with --id; got one. Leave it out."
-        )
+    refuse_if(
+        options.id is not None and (groups or weights or given) is not None,
+        "Expected no --groups, --weights or --given with --id; got one. Leave it out.",
+    )
     for name, column in (("--groups", groups), ("--weights", weights)):
-        if column in names:
-            raise ValueError(f"Expected {name} as a column that is not measured; got {column!r}.")
+        refuse_if(
+            column in names, f"Expected {name} as a column that is not measured; got {column!r}."
+        )
     parameters_of(options, names)
     covariates = None if given is None else find_given(given, source, names)
     return RowReader(columns, gathered(source, columns), groups, covariates, weights)
@@ -147,12 +149,12 @@ def is_too_large(reader: RowReader) -> bool:
 
 def refuse_too_large(reader: RowReader) -> None:
     """Raise for a table that is too large for a command that holds all rows in memory."""
-    if is_too_large(reader):
-        raise ValueError(
-            f"Expected a table of at most {MOST_VALUES // 10**6} million measured values, or of "
-            f"{MOST_BYTES // 2**30} GiB of text, where all rows are held in memory; got more in "
-            f"{reader.source.name}. Give a smaller table: one of its files, or a sample."
-        )
+    refuse_if(
+        is_too_large(reader),
+        f"Expected a table of at most {MOST_VALUES // 10**6} million measured values, or of "
+        f"{MOST_BYTES // 2**30} GiB of text, where all rows are held in memory; got more in "
+        f"{reader.source.name}. Give a smaller table: one of its files, or a sample.",
+    )
 
 
 def read_all(reader: RowReader) -> "tuple[Measurements, Found]":
@@ -175,12 +177,14 @@ def read_all(reader: RowReader) -> "tuple[Measurements, Found]":
 
 def selection_of(options: Namespace) -> dict[str, Any]:
     """Return the arguments of ``fit`` about the rows that were seen; none if all were."""
-    if options.select_of not in ("measured", "truth"):
-        raise ValueError(f"Expected --select-of measured or truth; got {options.select_of!r}.")
-    if options.select is not None and options.efficiency is not None:
-        raise ValueError(
-            "Expected one of --select and --efficiency; got both. Put zeros into the grid."
-        )
+    refuse_if(
+        options.select_of not in ("measured", "truth"),
+        f"Expected --select-of measured or truth; got {options.select_of!r}.",
+    )
+    refuse_if(
+        options.select is not None and options.efficiency is not None,
+        "Expected one of --select and --efficiency; got both. Put zeros into the grid.",
+    )
     found: dict[str, Any] = {}
     if options.select is not None:
         found["selection"] = " and ".join(options.select)
@@ -189,8 +193,7 @@ def selection_of(options: Namespace) -> dict[str, Any]:
 
         found["selection"] = Efficiency.from_npz(options.efficiency)
     if options.select_of == "truth":
-        if not found:
-            raise ValueError("Expected --select or --efficiency with --select-of; got neither.")
+        refuse_if(not found, "Expected --select or --efficiency with --select-of; got neither.")
         found["selection_of"] = "truth"
     return found
 

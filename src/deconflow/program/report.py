@@ -19,6 +19,7 @@ from deconflow.program.messages import TYPED, now, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed, as_options
 from deconflow.program.plot import draw, measured_rows, need_plots
+from deconflow.saving import refuse_if
 from deconflow.tables import COUNTS, Measurements, Rows
 
 
@@ -147,8 +148,10 @@ def report(
     Example: deconflow report model -o report.html
     """
     with one_line_errors():
-        if output.suffix.lower() not in (".html", ".htm"):
-            raise ValueError(f"Expected a page that ends in .html; got {output.name}.")
+        refuse_if(
+            output.suffix.lower() not in (".html", ".htm"),
+            f"Expected a page that ends in .html; got {output.name}.",
+        )
         need_plots()
         saved = load(model)
         data = measured_rows(saved, table)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deconflow._types import Array, BoolArray
+from deconflow.saving import refuse_if
 from deconflow.tables.formats import Source, is_list, row_name
 
 if TYPE_CHECKING:
@@ -113,18 +114,20 @@ class Columns:
 
     def __post_init__(self) -> None:
         kind, asymmetric = self.noise, self.asymmetric
-        if kind not in NOISE_KINDS:
-            raise ValueError(f"Expected noise= as one of {', '.join(NOISE_KINDS)}; got {kind!r}.")
-        if asymmetric and kind not in ("gaussian", "split-normal"):
-            raise ValueError(
-                f"Expected noise='split-normal' for asymmetric errors; got {kind!r}. "
-                "Give one error for each column, or leave noise= out."
-            )
-        if (self.correlations or self.covariances) and (kind != "gaussian" or asymmetric):
-            raise ValueError(
-                "Expected symmetric gaussian errors where columns are correlated; got "
-                f"{'asymmetric errors' if asymmetric else kind}. Leave the correlated columns out."
-            )
+        refuse_if(
+            kind not in NOISE_KINDS,
+            f"Expected noise= as one of {', '.join(NOISE_KINDS)}; got {kind!r}.",
+        )
+        refuse_if(
+            asymmetric and kind not in ("gaussian", "split-normal"),
+            f"Expected noise='split-normal' for asymmetric errors; got {kind!r}. "
+            "Give one error for each column, or leave noise= out.",
+        )
+        refuse_if(
+            (self.correlations or self.covariances) and (kind != "gaussian" or asymmetric),
+            "Expected symmetric gaussian errors where columns are correlated; got "
+            f"{'asymmetric errors' if asymmetric else kind}. Leave the correlated columns out.",
+        )
 
     @property
     def asymmetric(self) -> bool:
@@ -350,12 +353,12 @@ def _find_bars(
     """
     parts = split_list(errors, available, names)
     if parts and not any("=" in part and part not in available for part in parts):
-        if len(parts) != len(names):
-            raise ValueError(
-                f"Expected {len(names)} columns after errors=, one for each of "
-                f"{', '.join(names)}; got {len(parts)}. Or say which: "
-                f"errors=[{f'{names[0]}=COLUMN'!r}]"
-            )
+        refuse_if(
+            len(parts) != len(names),
+            f"Expected {len(names)} columns after errors=, one for each of "
+            f"{', '.join(names)}; got {len(parts)}. Or say which: "
+            f"errors=[{f'{names[0]}=COLUMN'!r}]",
+        )
         parts = [f"{name}={part}" for name, part in zip(names, parts, strict=True)]
     bars: dict[str, Bars] = {}
     wanted = f"errors= as NAME=COLUMN, with NAME one of {', '.join(names)}"
@@ -366,10 +369,10 @@ def _find_bars(
     taken = {bar for both in bars.values() for bar in both}
     others = [column for column in available if column not in taken]
     for name in names:
-        if name in bars.get(name, ()):
-            raise ValueError(
-                f"Expected the errors of {name!r} in another column; got that column itself."
-            )
+        refuse_if(
+            name in bars.get(name, ()),
+            f"Expected the errors of {name!r} in another column; got that column itself.",
+        )
         if name not in bars:
             found = [(0.0, 0.0)] if name in exact else error_columns(others, name, names)
             if len(found) != 1:
@@ -579,18 +582,18 @@ def parse_replicates(
         for part in split_list([item], available, names):
             name, column = ("", "") if part in available else _split_at(part, names)
             current = name or current
-            if not current:
-                raise ValueError(
-                    f"Expected replicate_columns= as NAME=COLUMN,COLUMN, with NAME one of "
-                    f"{', '.join(names)}; got {part!r}."
-                )
+            refuse_if(
+                not current,
+                f"Expected replicate_columns= as NAME=COLUMN,COLUMN, with NAME one of "
+                f"{', '.join(names)}; got {part!r}.",
+            )
             found[current].append(column or part)
     for name, columns in found.items():
-        if len(set(columns)) < 2 or len(set(columns)) < len(columns):
-            raise ValueError(
-                f"Expected two or more different columns of replicate_columns= for {name!r}; got "
-                f"{', '.join(columns) or 'none'}."
-            )
+        refuse_if(
+            len(set(columns)) < 2 or len(set(columns)) < len(columns),
+            f"Expected two or more different columns of replicate_columns= for {name!r}; got "
+            f"{', '.join(columns) or 'none'}.",
+        )
     return tuple(map(tuple, found.values()))
 
 
@@ -611,8 +614,10 @@ def parse_bounds(
     for name, text in by_name(split_list(items, names=names), names, wanted).items():
         low, colon, high = text.partition(":")
         ends = [finite_number(end) if end.strip() else None for end in (low, high)]
-        if not colon or ends == [None, None] or any(end is math.nan for end in ends):
-            raise ValueError(f"Expected {wanted}; got '{name}={text}'.")
+        refuse_if(
+            not colon or ends == [None, None] or any(end is math.nan for end in ends),
+            f"Expected {wanted}; got '{name}={text}'.",
+        )
         found[name] = (ends[0], ends[1])
     return found
 
@@ -677,8 +682,7 @@ def by_name(parts: Sequence[str], names: Sequence[str], wanted: str) -> dict[str
     found: dict[str, str] = {}
     for part in parts:
         name, text = _split_at(part, names)
-        if not text:
-            raise ValueError(f"Expected {wanted}; got {part!r}.")
+        refuse_if(not text, f"Expected {wanted}; got {part!r}.")
         if name in found:
             option = wanted.partition("s=")[0]
             raise ValueError(f"Expected one {option} for column {name!r}; got two in {option}s=.")
@@ -695,6 +699,8 @@ def _split_at(part: str, names: Sequence[str]) -> tuple[str, str]:
 def _bar(text: str, available: Sequence[str]) -> Bar:
     """Read a column or a number; a column that is missing is refused where columns are checked."""
     value = text if text in available else _number(text)
-    if isinstance(value, float) and not 0 <= value < math.inf:
-        raise ValueError(f"Expected an error of at least 0 in errors=; got {text}.")
+    refuse_if(
+        isinstance(value, float) and not 0 <= value < math.inf,
+        f"Expected an error of at least 0 in errors=; got {text}.",
+    )
     return value

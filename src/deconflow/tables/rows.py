@@ -19,6 +19,7 @@ import numpy as np
 from deconflow._types import AnyArray, Array, BoolArray, IntArray
 from deconflow.extras import need
 from deconflow.files import replacing
+from deconflow.saving import refuse_if
 from deconflow.tables.columns import MULTIPLYING, Columns, check_available, split_list
 from deconflow.tables.formats import (
     ENDINGS,
@@ -99,10 +100,10 @@ def writing(path: str | Path, schema: "pa.Schema") -> "Iterator[Callable[[pa.Tab
     known, pa = format_of(path), need("pyarrow")
     from deconflow.tables.sources import arrow_writer, astropy_writer
 
-    if not known.written:
-        raise ValueError(
-            f"Expected an output that ends in {', '.join(WRITTEN)}; got {Path(path).name!r}."
-        )
+    refuse_if(
+        not known.written,
+        f"Expected an output that ends in {', '.join(WRITTEN)}; got {Path(path).name!r}.",
+    )
     writer = arrow_writer if known.by_arrow else astropy_writer
     if Path(path) == STANDARD:
         if sys.stdout is None:
@@ -412,29 +413,29 @@ def read_rows(reader: RowReader) -> Measurements:
         raise
     rows = found.rows
     refuse_empty_columns(reader.columns.names, (~np.isnan(rows.w)).sum(0), len(found))
-    if len(rows) < 2:
-        raise ValueError(f"Expected at least 2 rows that can be used; got {len(rows)}.")
-    if rows.weights is not None and not rows.weights.any():
-        raise ValueError(f"Expected a weight above 0 in column {reader.weights!r}; got zeros only.")
+    refuse_if(len(rows) < 2, f"Expected at least 2 rows that can be used; got {len(rows)}.")
+    refuse_if(
+        rows.weights is not None and not rows.weights.any(),
+        f"Expected a weight above 0 in column {reader.weights!r}; got zeros only.",
+    )
     return found
 
 
 def _whole(source: Source, names: Sequence[str]) -> "pa.Table":
     """Read some columns of all rows into memory."""
     chunks = list(source.chunks(ROWS_AT_ONCE, names))
-    if not chunks:
-        raise ValueError(f"Expected one or more rows in {source.name}; got none.")
+    refuse_if(not chunks, f"Expected one or more rows in {source.name}; got none.")
     return need("pyarrow").concat_tables(chunks)
 
 
 def refuse_empty_columns(names: Sequence[str], measured: AnyArray, n_rows: int) -> None:
     """Raise for a column without any measured value."""
     for name, count in zip(names, measured, strict=True):
-        if count == 0:
-            raise ValueError(
-                f"Expected measured values, with errors, in column {name!r}; got none in "
-                f"{n_rows} rows. Leave the column out."
-            )
+        refuse_if(
+            count == 0,
+            f"Expected measured values, with errors, in column {name!r}; got none in "
+            f"{n_rows} rows. Leave the column out.",
+        )
 
 
 def _name_file(reader: RowReader) -> None:
@@ -460,13 +461,12 @@ def find_given(items: Sequence[str], source: Source, measured: Sequence[str]) ->
     names = [part for part in parts if part != ERRORS]
     check_available(source.names, names, source.name)
     for name in names:
-        if name in measured:
-            raise ValueError(
-                f"Expected given= with columns that are not measured; got {name!r}. Take it out of "
-                "one of them."
-            )
-    if not parts:
-        raise ValueError("Expected given= with columns, or the word noise; got none.")
+        refuse_if(
+            name in measured,
+            f"Expected given= with columns that are not measured; got {name!r}. Take it out of "
+            "one of them.",
+        )
+    refuse_if(not parts, "Expected given= with columns, or the word noise; got none.")
     labels: dict[str, Collection[str] | None] = dict.fromkeys(names)
     for table in source.chunks(ROWS_AT_ONCE, names) if names else ():
         labels |= {name: () for name in names if not holds_numbers(table[name])}
