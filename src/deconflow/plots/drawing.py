@@ -298,16 +298,8 @@ def typeset(label: str) -> str:
     'price [\\$]'
     """
     name, unit = (part.replace("$", r"\$") for part in _parts(label))
-    return f"{name} [{_typeset_unit(unit) or unit}]" if unit else name
-
-
-def _parts(label: str) -> tuple[str, str]:
-    found = re.fullmatch(r"(.+?) \[(.+)\]", label, re.DOTALL)
-    return (found[1], found[2]) if found else (label, "")
-
-
-def _typeset_unit(unit: str) -> str | None:
-    """Return a unit as mathematics; None if astropy or matplotlib cannot read it."""
+    if not unit:
+        return name
     try:
         from astropy.units import Unit
         from matplotlib.mathtext import MathTextParser
@@ -317,8 +309,13 @@ def _typeset_unit(unit: str) -> str | None:
             text = Unit(unit).to_string("latex_inline")
         MathTextParser("path").parse(text)
     except (ModuleNotFoundError, ValueError, TypeError):
-        return None
-    return text
+        text = unit
+    return f"{name} [{text}]"
+
+
+def _parts(label: str) -> tuple[str, str]:
+    found = re.fullmatch(r"(.+?) \[(.+)\]", label, re.DOTALL)
+    return (found[1], found[2]) if found else (label, "")
 
 
 def draw_measured(ax: Any, values: Array, axis: Axis) -> None:

@@ -471,18 +471,15 @@ def row(
     grid = panels(ax, len(marked), len(shown), (4.2, 3.1), figure)
     for line, each in zip(grid, marked, strict=True):
         for panel, axis in zip(line, shown, strict=True):
-            _draw_panel(panel, model, each, axis)
+            d = axis.number
+            value, bar = each.w[d], BARS * each.errors[d]
+            low, high = np.fmin(axis.low, value - bar), np.fmax(axis.high, value + bar)
+            wide = replace(axis, low=low, high=high)  # unless the value is missing
+            draw_density(panel, model.density_, wide, "prior", ls=AGAIN, lw=1.5)
+            draw_posterior(panel, each.posterior, wide, each.colour, "posterior")
+            if np.isfinite(value):
+                each.draw_value(panel, d, label=LIMITS.get(int(each.limits[d]), "measured"))
+            wide.along_x(panel)
         line[0].set_ylabel(f"{each.name}: density")
         room_for_legend(line[-1])
     return grid
-
-
-def _draw_panel(ax: Any, model: Any, row: MarkedRow, axis: Axis) -> None:
-    value, bar = row.w[axis.number], BARS * row.errors[axis.number]
-    low, high = np.fmin(axis.low, value - bar), np.fmax(axis.high, value + bar)
-    axis = replace(axis, low=low, high=high)  # unless the value is missing
-    draw_density(ax, model.density_, axis, "prior", ls=AGAIN, lw=1.5)
-    draw_posterior(ax, row.posterior, axis, row.colour, "posterior")
-    if np.isfinite(value):
-        row.draw_value(ax, axis.number, label=LIMITS.get(int(row.limits[axis.number]), "measured"))
-    axis.along_x(ax)

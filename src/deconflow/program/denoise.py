@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 from tqdm.auto import tqdm
 
-from deconflow._types import AnyArray, Array
+from deconflow._types import AnyArray, Array, ArrowTable
 from deconflow.extras import need
 from deconflow.program.messages import note, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
@@ -31,10 +31,6 @@ from deconflow.tables import (
     split_list,
     writing,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 #: From ``n`` rows to ``(n, C)`` new columns.
 Compute = Callable[[Rows], Array]
@@ -110,7 +106,7 @@ def append_columns(
 @contextmanager
 def _written_to(
     output: Path, reader: RowReader, columns: Sequence[NewColumn], prefix: str
-) -> "Iterator[Callable[[pa.Table, Array, AnyArray], None]]":
+) -> Iterator[Callable[[ArrowTable, Array, AnyArray], None]]:
     """Give what writes a chunk with its new columns and status."""
     arrow: Any = need("pyarrow")
     kept = reader.source.kept or reader.source.names
@@ -125,7 +121,7 @@ def _written_to(
     harmless = _harmless if format_of(output).delimiter else str
     with writing(output, schema) as append:
 
-        def write(table: "pa.Table", values: Array, status: AnyArray) -> None:
+        def write(table: ArrowTable, values: Array, status: AnyArray) -> None:
             arrays = [arrow.array(column, from_pandas=True) for column in values.T]
             arrays.append(arrow.array(map(harmless, status), arrow.string()))
             append(arrow.table([*table.select(kept).columns, *arrays], schema=schema))
@@ -134,7 +130,7 @@ def _written_to(
 
 
 def _compute_rows(
-    reader: RowReader, table: "pa.Table", first_row: int, width: int, compute: Compute
+    reader: RowReader, table: ArrowTable, first_row: int, width: int, compute: Compute
 ) -> tuple[Array, AnyArray]:
     """Return new columns ``(N, width)``, NaN for unusable rows, and each row's status.
 
@@ -167,7 +163,7 @@ def report_counts(counts: Counter[str]) -> str:
     return f"{counts['ok']} rows" + (f"; {', '.join(others)}" if others else "")
 
 
-def new_fields(columns: Sequence[NewColumn], output: Path, prefix: str = "") -> "list[pa.Field]":
+def new_fields(columns: Sequence[NewColumn], output: Path, prefix: str = "") -> list[Any]:
     """Return the fields of new columns, under names that are no formulas to a spreadsheet."""
     names = [prefix + column.name for column in columns]
     harmless = [_harmless(name) for name in names] if format_of(output).delimiter else names

@@ -148,7 +148,18 @@ def make_estimator(
 
     cls = ESTIMATORS[check_method(method).class_name]
     usual = cls().get_params()
-    given = _parse(settings, usual, method)
+    given: dict[str, Any] = {}
+    for item in settings:  # a value is JSON, or else text
+        name, equals, text = item.partition("=")
+        refuse_if(
+            not equals or name not in usual,
+            f"Expected --set NAME=VALUE, with a parameter of {method}: "
+            f"{', '.join(sorted(usual))}; got {item!r}.",
+        )
+        try:
+            given[name] = json.loads(text)
+        except json.JSONDecodeError:
+            given[name] = text
     for name in (known or {}).keys() & given.keys():
         raise ValueError(f"Expected {name} once; got --{name} and --set {name}. Leave one out.")
     about = {name: value for name, value in about_the_run.items() if name in usual}
@@ -157,23 +168,6 @@ def make_estimator(
     model = cls(**(about | given | dict(known or {})))
     model._check_parameters()
     return model
-
-
-def _parse(settings: Sequence[str], known: dict[str, Any], method: str) -> dict[str, Any]:
-    """Read ``NAME=VALUE``; a value is JSON, or else text."""
-    parameters = {}
-    for item in settings:
-        name, equals, text = item.partition("=")
-        refuse_if(
-            not equals or name not in known,
-            f"Expected --set NAME=VALUE, with a parameter of {method}: "
-            f"{', '.join(sorted(known))}; got {item!r}.",
-        )
-        try:
-            parameters[name] = json.loads(text)
-        except json.JSONDecodeError:
-            parameters[name] = text
-    return parameters
 
 
 TABLE_HELP = (

@@ -238,17 +238,25 @@ def with_checksums(texts: dict[str, str], weights: bytes) -> dict[str, bytes]:
 def read_folder(path: str | Path) -> ModelFiles:
     """Read the files of a model's folder and check them, or say in one line what is wrong."""
     path = as_path(path)
-    if path.is_file():
-        raise ValueError(
-            f"Expected the folder of a model; got the file {path}. Models are folders of JSON and "
-            "safetensors; pickles are not loaded."
-        )
+    refuse_if(
+        path.is_file(),
+        f"Expected the folder of a model; got the file {path}. Models are folders of JSON and "
+        "safetensors; pickles are not loaded.",
+    )
     if not (path / DESCRIPTION).is_file() or not (path / WEIGHTS).is_file():
         raise FileNotFoundError(
             f"Expected a model folder with {DESCRIPTION} and {WEIGHTS} at {path}; got none."
         )
     contents = _read_at_one_time(path)
-    _check_format(parse_json(contents[DESCRIPTION], path / DESCRIPTION), path)
+    said = parse_json(contents[DESCRIPTION], path / DESCRIPTION)
+    found = said.get("format")
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise _damaged(path / DESCRIPTION, f"its format is {found!r}")
+    refuse_if(
+        found != FORMAT,
+        f"Expected a model of format {FORMAT} at {path}; got format {found}, written by "
+        f"deconflow {said.get('deconflow')}. Load it with that version, or fit again.",
+    )
     _check_sums(contents, path)
     description = parse_json(contents[DESCRIPTION], path / DESCRIPTION, SAVED_DESCRIPTION)
     if description["n_features_in"] < 1:
@@ -323,17 +331,6 @@ def _check_sums(contents: dict[str, bytes], path: Path) -> None:
             raise _damaged(path / name, "there is none")
         if line != _sums(contents, [name]):
             raise _damaged(path / name, f"its checksum is not that in {CHECKSUMS}")
-
-
-def _check_format(description: dict[str, Any], path: Path) -> None:
-    found, writer = description.get("format"), description.get("deconflow")
-    if not isinstance(found, int) or isinstance(found, bool):
-        raise _damaged(path / DESCRIPTION, f"its format is {found!r}")
-    if found != FORMAT:
-        raise ValueError(
-            f"Expected a model of format {FORMAT} at {path}; got format {found}, written by "
-            f"deconflow {writer}. Load it with that version, or fit again."
-        )
 
 
 def _damaged(file: Path, why: str) -> ValueError:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from deconflow import noise as laws
 from deconflow._types import AnyArray, Array, BoolArray, IntArray
+from deconflow.saving import refuse_if
 from deconflow.tables.columns import (
     COUNTS,
     MULTIPLYING,
@@ -89,10 +90,10 @@ class Cells:
         """Read a column, NaN where a number is missing."""
         cells = plain(self.table[name]) if column is None else column
         is_text = cells.type == pa.string()
-        if not is_text and not _is_number(cells.type):
-            raise ValueError(
-                f"Expected numbers in column {name!r}; got {cells.type}. Choose another column."
-            )
+        refuse_if(
+            not is_text and not _is_number(cells.type),
+            f"Expected numbers in column {name!r}; got {cells.type}. Choose another column.",
+        )
         try:
             numbers = cells.cast(pa.float64(), safe=is_text)
         except pa.ArrowInvalid as error:
@@ -149,11 +150,11 @@ class Cells:
     def draws(self, name: str) -> list[Array]:
         """Read a column of lists of numbers, empty where a list is missing."""
         column = self.table[name]
-        if not (is_list(column.type) and _is_number(column.type.value_type)):
-            raise ValueError(
-                f"Expected lists of numbers in column {name!r}, as in the others; got "
-                f"{column.type}. Choose another column."
-            )
+        refuse_if(
+            not (is_list(column.type) and _is_number(column.type.value_type)),
+            f"Expected lists of numbers in column {name!r}, as in the others; got "
+            f"{column.type}. Choose another column.",
+        )
         lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
         numbers = pc.fill_null(pc.list_flatten(column).cast(pa.float64(), safe=False), np.nan)
         return np.split(numbers.to_numpy(), np.cumsum(lengths)[:-1]) if len(lengths) else []
@@ -193,11 +194,10 @@ def holds_numbers(column: pa.ChunkedArray) -> bool:
 def _words(column: pa.ChunkedArray, name: str) -> AnyArray:
     """Return cells as text, None where missing."""
     column = plain(column)
-    if column.type != pa.string() and not _is_number(column.type):
-        raise ValueError(
-            f"Expected numbers or text in column {name!r}; got {column.type}. "
-            "Choose another column."
-        )
+    refuse_if(
+        column.type != pa.string() and not _is_number(column.type),
+        f"Expected numbers or text in column {name!r}; got {column.type}. Choose another column.",
+    )
     words = _objects(column)
     words[:] = [None if word is None else str(word) for word in words]
     return words
@@ -290,10 +290,10 @@ class ErrorBars(Kind):
         """Errors or variances, in the units of the values; signed ones by their size."""
         law, signs = self.columns.law, self.reader.signs
         if not isinstance(bar, str):
-            if bar == 0 and law != "gaussian":
-                raise ValueError(
-                    f"Expected positive errors under {law} noise; got errors=['...=0']."
-                )
+            refuse_if(
+                bar == 0 and law != "gaussian",
+                f"Expected positive errors under {law} noise; got errors=['...=0'].",
+            )
             return np.full(len(measured), bar)
         values = self.cells.numbers(bar)
         if signed:
