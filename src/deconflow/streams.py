@@ -313,9 +313,9 @@ def _said_errors(noise: Any, names: Sequence[str]) -> list[str]:
     if not isinstance(noise, Mapping):
         listed = isinstance(noise, Sequence | np.ndarray) and not isinstance(noise, str | bytes)
         given = dict(zip(names, noise, strict=True)) if listed and len(noise) == len(names) else {}
-    if not given or not all(isinstance(each, str | int | float) for each in given.values()):
-        raise ValueError(
-            f"Expected a column or a number for the errors of each of {', '.join(names)} in a "
-            f"RowStream; got {type(noise).__name__}. Write {dict.fromkeys(names, 'COLUMN')}."
-        )
+    refuse_if(
+        not given or not all(isinstance(each, str | int | float) for each in given.values()),
+        f"Expected a column or a number for the errors of each of {', '.join(names)} in a "
+        f"RowStream; got {type(noise).__name__}. Write {dict.fromkeys(names, 'COLUMN')}.",
+    )
     return [f"{name}={column}" for name, column in given.items()]

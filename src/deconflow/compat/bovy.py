@@ -190,8 +190,7 @@ def _described(when: str, mixture: GaussianMixture) -> str:
 def _check_whole(name: str, value: float) -> None:
     """Whole numbers may be written as floats, such as 1e9."""
     check_number(name, value, -np.inf, open_low=True)
-    if value != int(value):
-        raise ValueError(f"Expected {name} as a whole number; got {value!r}.")
+    refuse_if(value != int(value), f"Expected {name} as a whole number; got {value!r}.")
 
 
 def _check_start(name: str, array: Array, shape: tuple[int, ...]) -> None:

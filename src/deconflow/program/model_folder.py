@@ -10,12 +10,7 @@ from typing import Any
 from deconflow.certificate import Certificate
 from deconflow.program.options import method_of_class
 from deconflow.program.reading import refuse_too_large
-from deconflow.saving import (
-    TABLE,
-    ModelFiles,
-    parse_json,
-    read_folder,
-)
+from deconflow.saving import TABLE, ModelFiles, parse_json, read_folder, refuse_if
 from deconflow.tables import (
     Columns,
     GivenColumns,
@@ -145,9 +140,9 @@ def load(path: str | Path) -> ModelFolder:
     if known is not None:
         per_column = (known.names, known.errors, known.units, known.limits, known.replicate_columns)
         shares = (known.replicate_covariance, *known.replicate_covariance)
-        if any(len(values) not in (0, n) for values in (*per_column, *shares)):
-            raise ValueError(
-                f"Expected a whole model; got a damaged {TABLE} at {path}: its columns are not "
-                "those of the model."
-            )
+        refuse_if(
+            any(len(values) not in (0, n) for values in (*per_column, *shares)),
+            f"Expected a whole model; got a damaged {TABLE} at {path}: its columns are not "
+            "those of the model.",
+        )
     return ModelFolder(files, known, about)

@@ -102,11 +102,11 @@ def draw(
         )
     else:
         for row in rows:
-            if row not in data.places:
-                raise ValueError(
-                    f"Expected --rows among the {len(data.places)} that can be used of "
-                    f"{len(data)}, from {data.places[0]} to {data.places[-1]}; got {row}."
-                )
+            refuse_if(
+                row not in data.places,
+                f"Expected --rows among the {len(data.places)} that can be used of "
+                f"{len(data)}, from {data.places[0]} to {data.places[-1]}; got {row}.",
+            )
         measured, places = data.rows, np.searchsorted(data.places, rows).tolist()
         if measured.weights is not None:
             refuse_if(

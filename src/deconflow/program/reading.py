@@ -51,7 +51,7 @@ def find_rows(options: Namespace) -> RowReader:
         got = ", ".join(options.missing)
         raise ValueError(f"Expected --missing with numbers, such as -999; got {got!r}.") from error
     columns = find_columns(
-        source, names, errors=expand_errors(options.errors or (), names),
+        source, names, errors=expand_errors(options.errors, names) if options.errors else (),
         covariances=options.cov or (), correlations=options.corr or (), noise=options.noise,
         df=options.df, missing=missing, limits=options.limits or (),
         replicate_columns=options.replicates or (), id=options.id, log_prior=options.log_prior,

@@ -226,11 +226,11 @@ def with_checksums(texts: dict[str, str], weights: bytes) -> dict[str, bytes]:
     """Return all files of a folder, by name, from its texts and arrays."""
     contents = {name: text.encode() for name, text in texts.items()}
     for name, content in contents.items():
-        if len(content) > LARGEST_TEXT:
-            raise ValueError(
-                f"Expected a {name} of at most {LARGEST_TEXT} bytes; got {len(content)}. Arrays "
-                "among the parameters are written there: set those that are long to None."
-            )
+        refuse_if(
+            len(content) > LARGEST_TEXT,
+            f"Expected a {name} of at most {LARGEST_TEXT} bytes; got {len(content)}. Arrays "
+            "among the parameters are written there: set those that are long to None.",
+        )
     contents[WEIGHTS] = weights
     return contents | {CHECKSUMS: _sums(contents, contents).encode()}
 

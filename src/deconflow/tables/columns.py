@@ -311,7 +311,7 @@ def find_columns(
     for wanted, is_wrong in problems.items():
         if is_wrong:
             raise ValueError(f"Expected {wanted}")
-    shared = parse_pairs(covariances, names, "covariances")
+    shared = parse_pairs(covariances, names, "covariances") if covariances else ()
     bars: dict[str, Bars] = dict.fromkeys(names, (0.0, 0.0))
     correlated: Pairs = ()
     if not (draws or repeated or counted):
@@ -413,7 +413,7 @@ def _find_correlations(
         if frozenset((first, second)) not in known
         and (column := correlation_column(available, first, second)) is not None
     ]
-    return parse_pairs(items, names, "correlations") or tuple(pairs)
+    return (parse_pairs(items, names, "correlations") if items else ()) or tuple(pairs)
 
 
 def _find_limits(

@@ -353,18 +353,18 @@ class RowReader:
         self.factors: dict[tuple[str, tuple[str, ...]], float] = {}
         units = {name: source.unit(columns.place(name)) for name in columns.names}
         for name, unit in zip(columns.names, columns.units, strict=False):  # units may be unknown
-            if unit and units[name] and conversion(str(units[name]), [unit], name) != 1.0:
-                raise ValueError(
-                    f"Expected column {name!r} in {unit}, as in the fit; got {units[name]}. "
-                    "Convert it."
-                )
+            refuse_if(
+                unit and units[name] and conversion(str(units[name]), [unit], name) != 1.0,
+                f"Expected column {name!r} in {unit}, as in the fit; got {units[name]}. "
+                "Convert it.",
+            )
         for column, names in columns.scales():
             theirs, wanted = source.unit(column), [str(units[name] or "") for name in names]
-            if columns.noise == MULTIPLYING and theirs:
-                raise ValueError(
-                    f"Expected errors without a unit in column {column!r}, since those of "
-                    f"noise={MULTIPLYING!r} are relative; got {theirs}. Divide them by the values."
-                )
+            refuse_if(
+                columns.noise == MULTIPLYING and theirs,
+                f"Expected errors without a unit in column {column!r}, since those of "
+                f"noise={MULTIPLYING!r} are relative; got {theirs}. Divide them by the values.",
+            )
             known = conversion(theirs, wanted, column) if theirs and all(wanted) else 1.0
             self.factors[column, names] = known
         #: The sign of the lower errors in a column, once a chunk has shown it.
@@ -381,7 +381,14 @@ class RowReader:
         labels = self.given.labels if self.given else {}
         given = {name: _covariate(cells, name, known) for name, known in labels.items()}
         w, noise = values.law() if cells.usable.any() else (values.w[:0], None)
-        weights = None if self.weights is None else self._weights(cells)
+        weights = None
+        if self.weights is not None:  # no row may lack its weight
+            weights = cells.numbers(self.weights)
+            cells.refuse(
+                ~(weights >= 0) | np.isinf(weights), weights,
+                f"weights of at least 0 in column {self.weights!r}",
+                "Correct it, or write 0 for rows that do not count.",
+            )  # fmt: skip
         limits = cells.usable_of(values.limits)
         rows = Rows(
             w, noise, limits if limits.any() else None, cells.usable_of(groups),
@@ -390,16 +397,6 @@ class RowReader:
             self.given is not None and self.given.errors, names=tuple(self.columns.names),
         )  # fmt: skip
         return Measurements(rows, cells.usable, cells.reasons, values.without_error)
-
-    def _weights(self, cells: "Cells") -> Array:
-        """Read how much each row counts; no row may lack its weight."""
-        values = cells.numbers(str(self.weights))
-        cells.refuse(
-            ~(values >= 0) | np.isinf(values), values,
-            f"weights of at least 0 in column {self.weights!r}",
-            "Correct it, or write 0 for rows that do not count.",
-        )  # fmt: skip
-        return values
 
 
 def read_rows(reader: RowReader) -> Measurements:
