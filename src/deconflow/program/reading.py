@@ -252,7 +252,7 @@ class Found:
             "values": np.where(seen, rows.w, np.inf).min(0, initial=np.inf),
             "weight": weights.min(initial=np.inf), "negative": -weights.max(initial=-np.inf),
         }  # fmt: skip
-        reasons = Counter({reason: len(at) for reason, at in found.reasons.items()})
+        reasons = Counter(found.status[~found.usable].tolist())
         return cls(sums, reasons, least, mean, np.where(seen, (w - mean) ** 2, 0.0).sum(0))
 
     def merged(self, other: "Found") -> "Found":

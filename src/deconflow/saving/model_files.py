@@ -101,8 +101,7 @@ def from_json(value: Any, kind: Any, arrays: Arrays, place: str) -> Any:
 
 def refuse(name: str, wrong: Any, wanted: str) -> None:
     """Raise if a value is not what it must be."""
-    if wrong:
-        raise ValueError(f"{name} is not {wanted}")
+    refuse_if(wrong, f"{name} is not {wanted}")
 
 
 def refuse_if(wrong: object, words: str) -> None:

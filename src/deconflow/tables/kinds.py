@@ -52,22 +52,19 @@ class Cells:
     ----------
     usable : array of bool
         Rows that nothing speaks against, so far.
-    reasons : dict
-        Why the others cannot be used: numbers of rows by the reason.
+    status : array of str
+        Why the others cannot be used; ``"ok"`` for those that can.
     """
 
     def __init__(self, chunk: pa.Table, first_row: int, missing: Sequence[float]) -> None:
         self.table, self.first_row, self.missing = chunk, first_row, missing
         self.usable = np.ones(chunk.num_rows, dtype=bool)
-        self.reasons: dict[str, IntArray] = {}
+        self.status = np.full(chunk.num_rows, "ok", dtype=object)
 
     def mark(self, bad: BoolArray, reason: str) -> None:
         """Record why rows cannot be used; the first reason stays."""
-        rows = np.flatnonzero(bad & self.usable)
-        if len(rows):
-            before = self.reasons.get(reason, np.empty(0, dtype=np.int64))
-            self.reasons[reason] = np.concatenate([before, rows])
-            self.usable[rows] = False
+        self.status[bad & self.usable] = reason
+        self.usable[bad] = False
 
     def usable_of(self, values: Any) -> Any:
         """Return the usable rows of an array, if there is one: itself, where all are usable."""

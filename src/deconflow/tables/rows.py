@@ -290,15 +290,15 @@ class Measurements:
         The usable rows.
     usable : array of bool
         ``(N,)``, for all rows of the chunk.
-    reasons : dict
-        Numbers of the other rows, by the reason.
+    status : array of str
+        ``(N,)``: why a row cannot be used, ``"ok"`` for those that can.
     without_error : int
         Number of values that have no error, and count as missing.
     """
 
     rows: Rows
     usable: BoolArray
-    reasons: dict[str, IntArray]
+    status: AnyArray
     without_error: int = 0
 
     def __len__(self) -> int:
@@ -308,14 +308,6 @@ class Measurements:
     def places(self) -> IntArray:
         """Numbers of the usable rows among all rows."""
         return np.flatnonzero(self.usable)
-
-    @property
-    def status(self) -> AnyArray:
-        """``(N,)``: why a row cannot be used, ``"ok"`` for those that can."""
-        found = np.full(len(self), "ok", dtype=object)
-        for reason, rows in self.reasons.items():
-            found[rows] = reason
-        return found
 
 
 class RowReader:
@@ -396,7 +388,7 @@ class RowReader:
             {name: cells.usable_of(each) for name, each in given.items()} if self.given else None,
             self.given is not None and self.given.errors, names=tuple(self.columns.names),
         )  # fmt: skip
-        return Measurements(rows, cells.usable, cells.reasons, values.without_error)
+        return Measurements(rows, cells.usable, cells.status, values.without_error)
 
 
 def read_rows(reader: RowReader) -> Measurements:
