@@ -137,7 +137,7 @@ def _compute_rows(
     Where some rows cannot be computed, they are halved until the row that fails is alone.
     """
     rows = reader(table, first_row)
-    status, places = rows.status, rows.places
+    status, places = rows.status.copy(), rows.places
     values, n_failed = np.full((len(rows), width), np.nan), 0
     starts = range(0, len(places), ROWS_AT_ONCE)
     parts = [places[start : start + ROWS_AT_ONCE] for start in reversed(starts)]

@@ -59,12 +59,14 @@ class Cells:
     def __init__(self, chunk: pa.Table, first_row: int, missing: Sequence[float]) -> None:
         self.table, self.first_row, self.missing = chunk, first_row, missing
         self.usable = np.ones(chunk.num_rows, dtype=bool)
-        self.status = np.full(chunk.num_rows, "ok", dtype=object)
+        self.status = np.broadcast_to(np.array("ok", dtype=object), len(self.usable))
 
     def mark(self, bad: BoolArray, reason: str) -> None:
         """Record why rows cannot be used; the first reason stays."""
-        self.status[bad & self.usable] = reason
-        self.usable[bad] = False
+        new = bad & self.usable
+        if new.any():
+            self.status = np.where(new, np.array(reason, dtype=object), self.status)
+            self.usable[new] = False
 
     def usable_of(self, values: Any) -> Any:
         """Return the usable rows of an array, if there is one: itself, where all are usable."""
