@@ -10,3 +10,5 @@ Complex = NDArray[np.complex128]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 AnyArray = NDArray[Any]
+#: A table of pyarrow, which is imported where tables are read.
+ArrowTable = Any

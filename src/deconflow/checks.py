@@ -172,12 +172,6 @@ def first_bad(bad: Any) -> tuple[int, ...] | None:
     return tuple(int(i) for i in np.unravel_index(int(flags.argmax()), flags.shape))
 
 
-def refuse_if(wrong: object, words: str) -> None:
-    """Raise an error with these words, which are made in any case: they are cheap ones."""
-    if wrong:
-        raise ValueError(words)
-
-
 def refuse_where(
     bad: Any,
     expected: str,
@@ -202,12 +196,6 @@ def refuse_where(
         where = f" {preposition} {place((first + position[0], *position[1:]))}"
     value = got if values is None else got.format(values[position])
     raise ValueError(f"Expected {expected}; got {value}{where}. {advice}".rstrip())
-
-
-def refuse_if(wrong: object, words: str, error: type[Exception] = ValueError) -> None:
-    """Raise an error with these words."""
-    if wrong:
-        raise error(words)
 
 
 def refuse_extremes(name: str, values: Array) -> None:

@@ -52,29 +52,6 @@ def run(output: str | Path, *, progress: bool = True) -> str:
     seconds = time.perf_counter() - start
     model.save(output / "model")
     _draw(model, data, output / "deconvolved.png")
-    return _summary(model, train, held_out, seconds, output)
-
-
-def write_stars(path: Path) -> str:
-    """Write the table of the documents' examples: two clumps in ``x`` and ``y``, with errors."""
-    rng = np.random.default_rng(0)
-    v = rng.normal(size=(STARS, 2)) * [1.0, 0.5] + rng.integers(2, size=(STARS, 1)) * [4.0, 2.0]
-    sd = rng.uniform(0.1, 0.6, size=(STARS, 2))
-    rows = np.column_stack([v + sd * rng.normal(size=(STARS, 2)), sd]).round(3).tolist()
-    lines = ["name,x,y,x_err,y_err"]
-    lines += [",".join([f"star {i}", *map(str, row)]) for i, row in enumerate(rows)]
-    with replacing(path) as part:
-        part.write_text("\n".join(lines) + "\n")
-    return f"{STARS} simulated stars written to {path}."
-
-
-def _summary(
-    model: Deconvolver,
-    train: Measurements,
-    held_out: Measurements,
-    seconds: float,
-    output: Path,
-) -> str:
     scores = model.score_observations(held_out.w, noise=held_out.sd, n_samples=1000)
     size = model.posterior(held_out.w, noise=held_out.sd).effective_sample_size
     draws = f"worth {np.median(size):.0f} draws (median), at least {size.min():.0f}"
@@ -91,6 +68,19 @@ def _summary(
         f"picture                 {output / 'deconvolved.png'}",
         f"model                   {output / 'model'}",
     ])  # fmt: skip
+
+
+def write_stars(path: Path) -> str:
+    """Write the table of the documents' examples: two clumps in ``x`` and ``y``, with errors."""
+    rng = np.random.default_rng(0)
+    v = rng.normal(size=(STARS, 2)) * [1.0, 0.5] + rng.integers(2, size=(STARS, 1)) * [4.0, 2.0]
+    sd = rng.uniform(0.1, 0.6, size=(STARS, 2))
+    rows = np.column_stack([v + sd * rng.normal(size=(STARS, 2)), sd]).round(3).tolist()
+    lines = ["name,x,y,x_err,y_err"]
+    lines += [",".join([f"star {i}", *map(str, row)]) for i, row in enumerate(rows)]
+    with replacing(path) as part:
+        part.write_text("\n".join(lines) + "\n")
+    return f"{STARS} simulated stars written to {path}."
 
 
 def _draw(model: Deconvolver, data: Measurements, path: Path) -> None:

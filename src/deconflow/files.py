@@ -80,7 +80,18 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
         yield new
         for each in (*new.iterdir(), new):
             _flush(each)
-        _put(new, path, _aside(place, path))
+        while failure := _exchange(new, path):  # at every moment path is the old or the new one
+            if failure != errno.ENOENT:  # the disk cannot exchange: in two moves
+                old = place / f"{path.name}.old"
+                shutil.rmtree(old, ignore_errors=True)
+                with suppress(FileNotFoundError):
+                    os.replace(path, old)
+            try:
+                os.rename(new, path)
+                break
+            except OSError as error:  # its name may have been taken at this very moment
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
         _flush(path.parent)
 
 
@@ -116,9 +127,17 @@ def clear_write_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _place_beside(path: Path) -> Iterator[Path]:
-    """Make a locked folder for all that is not complete, and remove it in any case."""
+    """Make a locked folder for all that is not complete, and remove it in any case.
+
+    First the places of runs that were killed are removed; those of living ones are locked.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    _clear_leftovers(path)
+    left = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.part")
+    with suppress(PermissionError):
+        for place in [each for each in path.parent.iterdir() if left.fullmatch(each.name)]:
+            with _locked(place) as state:
+                if state == "ours":
+                    _remove(place, path)
     while True:
         place = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         with locked_folder(place) as ours:
@@ -130,28 +149,12 @@ def _place_beside(path: Path) -> Iterator[Path]:
                 return
 
 
-def _clear_leftovers(path: Path) -> None:
-    """Remove the places of runs that were killed; those of living ones are locked."""
-    ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.part")
-    with suppress(PermissionError), os.scandir(path.parent) as beside:
-        left = [Path(each) for each in beside if ours.fullmatch(each.name)]
-        for place in left:
-            with _locked(place) as state:
-                if state == "ours":
-                    _remove(place, path)
-
-
 def _remove(place: Path, path: Path) -> None:
     """Remove a place; what was moved aside there goes back if nothing has taken its name."""
-    old = _aside(place, path)
+    old = place / f"{path.name}.old"
     if old.exists() and not path.exists():
         os.replace(old, path)
     shutil.rmtree(place, ignore_errors=True)
-
-
-def _aside(place: Path, path: Path) -> Path:
-    """Name where an old folder waits between two moves."""
-    return place / f"{path.name}.old"
 
 
 @contextmanager
@@ -175,30 +178,6 @@ def _locked(folder: Path) -> Iterator[str]:
         except (OSError, AttributeError):  # Windows opens no folders
             state = "unknown"
         yield state
-
-
-def _put(new: Path, path: Path, old: Path) -> None:
-    """Put a folder at ``path``, which at every moment is the old one or the new one."""
-    while (failure := _exchange(new, path)) == errno.ENOENT:
-        if _moved(new, path):
-            return
-    while failure:  # the disk cannot exchange: in two moves
-        with suppress(FileNotFoundError):
-            os.replace(path, old)
-        if _moved(new, path):
-            return
-        shutil.rmtree(old)
-
-
-def _moved(new: Path, path: Path) -> bool:
-    """Move a folder to a name that is free, unless it is taken at this very moment."""
-    try:
-        os.rename(new, path)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        return False
-    return True
 
 
 def _exchange(one: Path, other: Path) -> int:

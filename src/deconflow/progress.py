@@ -43,7 +43,9 @@ class Progress:
         self._bar: Any = None
 
     def __enter__(self) -> Self:
-        if self.shown and _live():
+        notebook = any(base.__module__ == "tqdm.notebook" for base in tqdm.__mro__)
+        terminal = sys.stderr is not None and sys.stderr.isatty()
+        if self.shown and (notebook or terminal):  # what is written can be written over
             self._bar = tqdm(
                 bar_format="{desc} |{bar}|", leave=False, dynamic_ncols=True, miniters=1
             )
@@ -89,12 +91,6 @@ class Progress:
 def beside_a_bar() -> AbstractContextManager[Any]:
     """Make room for lines that are written while a bar is shown."""
     return tqdm.external_write_mode(file=sys.stderr)
-
-
-def _live() -> bool:
-    """Whether what is written can be written over: on a terminal, in a notebook."""
-    notebook = any(base.__module__ == "tqdm.notebook" for base in tqdm.__mro__)
-    return notebook or (sys.stderr is not None and sys.stderr.isatty())
 
 
 def _write(line: str) -> None:

@@ -11,15 +11,16 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from deconflow import ranks
-from deconflow._types import Array
+from deconflow._types import Array, ArrowTable
 from deconflow.checks import check_integer
 from deconflow.extras import need
 from deconflow.observations import Labels, Observations, OutOfReachError
+from deconflow.refusals import refuse_if
 from deconflow.tables import (
     Measurements,
     RowReader,
@@ -29,9 +30,6 @@ from deconflow.tables import (
     find_columns,
     open_table,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: Drawn rows are joined after so many chunks: small pieces that stay between large arrays that go
 #: keep their memory from being given back, which was a gigabyte for 10^8 rows.
@@ -126,11 +124,16 @@ class RowStream:
                 piece, first, _, rows = found
                 if len(rows.rows):
                     self._at = piece, first
+                    usable = rows.rows
                     with self.named_errors():
-                        data = as_observations(rows.rows)
+                        data = Observations.from_arrays(
+                            usable.w, usable.noise, limits=usable.limits
+                        )
+                    labels = Labels(usable.names or None, limits_given="limits" in usable.facts)
+                    data = replace(data, labels=labels, weights=usable.weights)  # as they are
                     yield data, row_numbers(seed, piece, first, len(rows))[rows.usable]
 
-    def _rows(self, piece: str, first: int, table: "pa.Table") -> Measurements:
+    def _rows(self, piece: str, first: int, table: ArrowTable) -> Measurements:
         with _about(piece, first):
             return self.reader(table, first)
 
@@ -150,16 +153,16 @@ class RowStream:
         drawn = _Drawn(n_sample, seed)
         counts = ranks.together(lambda: self._count_and_draw(drawn, step))
         n_rows, n_all, weight = ranks.total(counts)[0].tolist()
-        if n_rows < 2:
-            raise ValueError(
-                f"Expected at least 2 rows that can be used in {self.source.name}; "
-                f"got {n_rows:.0f} of {n_all:.0f}."
-            )
-        if not weight > 0:
-            raise ValueError(
-                f"Expected a weight above 0 in column {self.reader.weights!r} of "
-                f"{self.source.name}; got zeros only."
-            )
+        refuse_if(
+            n_rows < 2,
+            f"Expected at least 2 rows that can be used in {self.source.name}; "
+            f"got {n_rows:.0f} of {n_all:.0f}.",
+        )
+        refuse_if(
+            not weight > 0,
+            f"Expected a weight above 0 in column {self.reader.weights!r} of "
+            f"{self.source.name}; got zeros only.",
+        )
         sample = self.reader(drawn.chosen(), 0).rows
         return Overview(int(n_rows), weight, sample, drawn.keys[0], seed)
 
@@ -174,7 +177,7 @@ class RowStream:
             step(len(rows))
         return counts
 
-    def _read(self) -> "Iterator[tuple[str, int, pa.Table, Measurements]]":
+    def _read(self) -> Iterator[tuple[str, int, ArrowTable, Measurements]]:
         """Read this process's chunks, each with its piece and its first row there."""
         sizes = [source.n_rows or source.n_bytes or 1 for _, source in self._pieces]
         largest_first = np.argsort(-np.array(sizes), kind="stable")
@@ -189,11 +192,11 @@ class RowStream:
     def _pieces(self) -> list[tuple[str, Source]]:
         """What the processes share out."""
         found = self.source.pieces
-        if len(found) < ranks.world():
-            raise ValueError(
-                f"Expected at least {ranks.world()} files or row groups in {self.source.name}, one "
-                f"for each process; got {len(found)}. Split the table, or start fewer processes."
-            )
+        refuse_if(
+            len(found) < ranks.world(),
+            f"Expected at least {ranks.world()} files or row groups in {self.source.name}, one "
+            f"for each process; got {len(found)}. Split the table, or start fewer processes.",
+        )
         return found
 
 
@@ -219,11 +222,11 @@ class _Drawn:
     def __init__(self, wanted: int, seed: int) -> None:
         self.wanted, self.seed = wanted, seed
         self.keys: list[Array] = []
-        self.tables: list[pa.Table] = []
+        self.tables: list[ArrowTable] = []
         #: Rows with larger numbers have no chance any more.
         self.most = 1.0
 
-    def add(self, table: "pa.Table", usable: Any, piece: str, first: int) -> None:
+    def add(self, table: ArrowTable, usable: Any, piece: str, first: int) -> None:
         """Draw from a chunk's usable rows."""
         keys = row_numbers(self.seed, piece, first, table.num_rows)
         chosen = np.flatnonzero(usable & (keys < self.most))
@@ -241,7 +244,7 @@ class _Drawn:
         if len(order) == self.wanted:
             self.most = float(keys[order[-1]])
 
-    def chosen(self) -> "pa.Table":
+    def chosen(self) -> ArrowTable:
         """Return the rows that all processes together have drawn, in random order."""
         found = ranks.gathered((self.keys, self.tables))
         self.keys = [each for keys, _ in found for each in keys]
@@ -254,13 +257,6 @@ def row_numbers(seed: int, piece: str, first: int, n: int) -> Array:
     """Return a random number for each row of a chunk that begins at some row of a piece."""
     key = int.from_bytes(hashlib.sha256(piece.encode()).digest()[:8], "little")
     return np.random.default_rng([seed, key, first]).random(n)
-
-
-def as_observations(rows: Rows) -> Observations:
-    """Return usable rows of a chunk, with their weights as they are."""
-    data = Observations.from_arrays(rows.w, rows.noise, limits=rows.limits)
-    labels = Labels(rows.names or None, limits_given="limits" in rows.facts)
-    return replace(data, labels=labels, weights=rows.weights)
 
 
 def open_rows(
@@ -317,9 +313,9 @@ def _said_errors(noise: Any, names: Sequence[str]) -> list[str]:
     if not isinstance(noise, Mapping):
         listed = isinstance(noise, Sequence | np.ndarray) and not isinstance(noise, str | bytes)
         given = dict(zip(names, noise, strict=True)) if listed and len(noise) == len(names) else {}
-    if not given or not all(isinstance(each, str | int | float) for each in given.values()):
-        raise ValueError(
-            f"Expected a column or a number for the errors of each of {', '.join(names)} in a "
-            f"RowStream; got {type(noise).__name__}. Write {dict.fromkeys(names, 'COLUMN')}."
-        )
+    refuse_if(
+        not given or not all(isinstance(each, str | int | float) for each in given.values()),
+        f"Expected a column or a number for the errors of each of {', '.join(names)} in a "
+        f"RowStream; got {type(noise).__name__}. Write {dict.fromkeys(names, 'COLUMN')}.",
+    )
     return [f"{name}={column}" for name, column in given.items()]

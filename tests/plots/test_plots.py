@@ -16,7 +16,7 @@ import toy
 
 from deconflow import XDGMM, BayesianXDGMM, FlowDeconvolver, noise, plots
 from deconflow.estimators.base import KINDS
-from deconflow.plots.corner import MOST_COLUMNS
+from deconflow.plots.pictures import MOST_COLUMNS
 from deconflow.program import plot as program
 
 SD = 0.5

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from deconflow.tables import RowReader, described, find_columns, gathered, open_table, writing
 from deconflow.tables import read_rows as read_all
-from deconflow.tables.cells import Cells
 from deconflow.tables.columns import parse_replicates
+from deconflow.tables.kinds import Cells
 
 NAN = float("nan")
 

@@ -18,6 +18,7 @@ from deconflow.guests import as_guest
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
 from deconflow.observations import Observations
+from deconflow.refusals import refuse_if
 from deconflow.xd import (
     SMALLEST_VARIANCE,
     Constraints,
@@ -107,11 +108,11 @@ def extreme_deconvolution(
     """
     ydata = as_floats(plain_table(ydata, "ydata"), "ydata")
     ycovar = as_floats(ycovar, "ycovar")
-    if ydata.ndim != 2 or ycovar.ndim not in (2, 3):
-        raise ValueError(
-            "Expected ydata of shape (N, dy), and ycovar of shape (N, dy) or (N, dy, dy); "
-            f"got {ydata.shape} and {ycovar.shape}."
-        )
+    refuse_if(
+        ydata.ndim != 2 or ycovar.ndim not in (2, 3),
+        "Expected ydata of shape (N, dy), and ycovar of shape (N, dy) or (N, dy, dy); "
+        f"got {ydata.shape} and {ycovar.shape}.",
+    )
     check_number("w", w, 0)
     check_number("tol", tol, 0)
     if maxiter != np.inf:
@@ -189,8 +190,7 @@ def _described(when: str, mixture: GaussianMixture) -> str:
 def _check_whole(name: str, value: float) -> None:
     """Whole numbers may be written as floats, such as 1e9."""
     check_number(name, value, -np.inf, open_low=True)
-    if value != int(value):
-        raise ValueError(f"Expected {name} as a whole number; got {value!r}.")
+    refuse_if(value != int(value), f"Expected {name} as a whole number; got {value!r}.")
 
 
 def _check_start(name: str, array: Array, shape: tuple[int, ...]) -> None:
@@ -199,13 +199,16 @@ def _check_start(name: str, array: Array, shape: tuple[int, ...]) -> None:
         raise TypeError(
             f"Expected {name} as an array of floats, to be overwritten with the answer; got {kind}."
         )
-    if array.shape != shape:
-        raise ValueError(f"Expected {name} of shape {shape}; got {array.shape}.")
+    refuse_if(array.shape != shape, f"Expected {name} of shape {shape}; got {array.shape}.")
     read = np.triu(as_floats(array, name)) if array.ndim == 3 else as_floats(array, name)
-    if not np.isfinite(read).all() or (name == "xamp" and (array < 0).any()):
-        raise ValueError(f"Expected finite values in {name}, amplitudes of at least 0; got others.")
-    if not array.flags.writeable:
-        raise ValueError(f"Expected {name} to be writeable, for the answer; got a read-only array.")
+    refuse_if(
+        not np.isfinite(read).all() or (name == "xamp" and (array < 0).any()),
+        f"Expected finite values in {name}, amplitudes of at least 0; got others.",
+    )
+    refuse_if(
+        not array.flags.writeable,
+        f"Expected {name} to be writeable, for the answer; got a read-only array.",
+    )
 
 
 def _symmetric(xcovar: Array) -> Array:
@@ -214,10 +217,10 @@ def _symmetric(xcovar: Array) -> Array:
 
 def _flags(fixed: Fixed, n_components: int) -> BoolArray:
     flags = np.asarray(False if fixed is None else fixed)
-    if flags.dtype.kind not in "bi" or flags.size not in (1, n_components):
-        raise ValueError(
-            f"Expected fixamp, fixmean and fixcovar as one flag or {n_components}; got {fixed!r}."
-        )
+    refuse_if(
+        flags.dtype.kind not in "bi" or flags.size not in (1, n_components),
+        f"Expected fixamp, fixmean and fixcovar as one flag or {n_components}; got {fixed!r}.",
+    )
     return np.broadcast_to(flags.astype(bool).reshape(-1), (n_components,))
 
 
@@ -229,8 +232,9 @@ def _rows(
     logweight: bool,
 ) -> KernelRows:
     if ycovar.ndim == 2:
-        if (ycovar < 0).any():
-            raise ValueError("Expected variances of at least zero in ycovar; got negative ones.")
+        refuse_if(
+            (ycovar < 0).any(), "Expected variances of at least zero in ycovar; got negative ones."
+        )
         noise = gaussian(sd=np.sqrt(ycovar))
     else:
         noise = gaussian(covariance=_symmetric(ycovar))

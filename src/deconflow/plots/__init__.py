@@ -1,7 +1,6 @@
 """Pictures with matplotlib; they need the ``plots`` extra."""
 
-from deconflow.plots.corner import corner, row
-from deconflow.plots.marginals import before_after, diagnostics, marginals
+from deconflow.plots.pictures import before_after, corner, diagnostics, marginals, row
 
 __all__ = ["before_after", "corner", "diagnostics", "marginals", "row"]
 

@@ -15,6 +15,7 @@ from deconflow.checks import check_integer
 from deconflow.core import EVERYTHING, has_noise, observe, refuse
 from deconflow.estimators import FittedDensity, Posterior, column_numbers
 from deconflow.models import measured_values
+from deconflow.refusals import refuse_if
 
 DRAWS = 20_000
 POSTERIOR_DRAWS, PROPOSALS = 2000, 4000
@@ -40,7 +41,6 @@ DATA, DENSITY, SECOND = "#999999", "#004488", "#d55e00"
 OF_BARS, OF_BANDS = 0.4, 0.38
 #: Dashes of curves that are compared with others.
 AGAIN = (0, (4, 1.5))
-MOST_IN_A_ROW = 3
 #: With more points than this, a vector picture stores them as an image, to open quickly.
 MOST_AS_VECTORS = 5000
 POINTS_OF_BANDS, LEVEL = 200, 0.9
@@ -68,24 +68,20 @@ class Axis:
     def histogram(self, values: Array, like: Array | None = None) -> tuple[Array, Array]:
         """Return densities and edges of bins, which suit the values, or the values ``like``.
 
-        Values beyond the ends count as there.
-        """
-        edges = self._edges(values if like is None else like)
-        counts = np.histogram(values, edges)[0]
-        return counts / (max(1, np.isfinite(values).sum()) * (edges[1] - edges[0])), edges
-
-    def _edges(self, values: Array) -> Array:
-        """Return edges of bins: around each number, if all of them are whole.
-
-        The width of others decreases with their number as that of Scott (1979), but for the
+        Values beyond the ends count as there. Bins are around each number, if all of them are
+        whole. The width of others decreases with their number as that of Scott (1979), but for the
         narrowest peak, and is finer, because the eye smooths by itself.
         """
-        if are_whole(values) and self.high - self.low < MOST_BINS:
-            return np.arange(np.floor(self.low + 0.5) - 0.5, self.high + 1.0)
-        inside = values[(values >= self.low) & (values <= self.high)]
-        width = 2.0 * _narrowest_spread(inside) * max(1, len(inside)) ** (-1 / 3)
-        bins = (self.high - self.low) / width if width > 0 else 5 * FEWEST_BINS
-        return self.points(int(np.clip(np.ceil(bins), FEWEST_BINS, MOST_BINS)) + 1)
+        like = values if like is None else like
+        if are_whole(like) and self.high - self.low < MOST_BINS:
+            edges = np.arange(np.floor(self.low + 0.5) - 0.5, self.high + 1.0)
+        else:
+            inside = like[(like >= self.low) & (like <= self.high)]
+            width = 2.0 * _narrowest_spread(inside) * max(1, len(inside)) ** (-1 / 3)
+            bins = (self.high - self.low) / width if width > 0 else 5 * FEWEST_BINS
+            edges = self.points(int(np.clip(np.ceil(bins), FEWEST_BINS, MOST_BINS)) + 1)
+        counts = np.histogram(values, edges)[0]
+        return counts / (max(1, np.isfinite(values).sum()) * (edges[1] - edges[0])), edges
 
     def curve_of_draws(self, draws: Array) -> tuple[Array, Array]:
         """Return values along the axis, and a smooth density of draws there."""
@@ -193,11 +189,11 @@ def to_simulate(
     what = f"a picture of kind {kind}"
     refuse(what, EVERYTHING - {"covariates", "selected"}, model.fit_.traits)
     values, data = measurements(model, w, noise, given, limits)
-    if data.noise.flags is not None:
-        raise ValueError(
-            f"Expected rows without limits for {what}, because it is not known how limits come "
-            "about; got some. Leave those rows out."
-        )
+    refuse_if(
+        data.noise.flags is not None,
+        f"Expected rows without limits for {what}, because it is not known how limits come "
+        "about; got some. Leave those rows out.",
+    )
     some = some_of(len(data), most)
     return values[some], data[some]
 
@@ -209,10 +205,10 @@ def marked_rows(
     chosen = np.atleast_1d(np.asarray(rows, dtype=object)).tolist()
     for number in chosen:
         check_integer("rows=", number, 0)
-        if number >= len(values):
-            raise ValueError(
-                f"Expected rows= below {len(values)}, the number of rows; got {number}."
-            )
+        refuse_if(
+            number >= len(values),
+            f"Expected rows= below {len(values)}, the number of rows; got {number}.",
+        )
     part = data[[int(number) for number in chosen]]
     posterior = model.density_.posterior(part, POSTERIOR_DRAWS, PROPOSALS, seed)
     flags = np.zeros(part.w.shape) if part.noise.flags is None else np.asarray(part.noise.flags)
@@ -238,10 +234,23 @@ def axes_of(
 ) -> list[Axis]:
     """Return an axis for each column to show, with room for true values and measurements.
 
-    They are ``measured`` columns where a projection makes these others than the true ones.
+    They are ``measured`` columns where a projection makes these others than the true ones. Labels
+    are as ``x`` or ``x [mas]``; ``names`` come first.
     """
     other = measured and "projected" in model.fit_.traits
-    labels = labels_of(model, names, truth.shape[1] if other else None)
+    fit = model.fit_
+    own = fit.labels.measured(truth.shape[1]) if other else list(fit.names)
+    units = (fit.labels.units if other else fit.units) or []
+    labels = own
+    if names is not None:
+        refuse_if(
+            isinstance(names, str) or len(names) != len(own),
+            f"Expected {len(own)} names; got {names!r}.",
+        )
+        labels = [str(name) for name in names]
+    elif len(units) == len(own):
+        pairs = zip(own, units, strict=True)
+        labels = [f"{name} [{unit}]" if unit else name for name, unit in pairs]
     numbers = range(len(labels))
     if columns is not None:
         numbers = column_numbers(columns, [bare(label) for label in labels], "columns=").tolist()
@@ -267,23 +276,6 @@ def _drawable(values: Array) -> Array:
     return values
 
 
-def labels_of(model: Any, names: Sequence[str] | None, measured: int | None = None) -> list[str]:
-    """Return labels of the true columns of a model, as ``x`` or ``x [mas]``; ``names`` come first.
-
-    With the number of ``measured`` columns they are those of these.
-    """
-    fit = model.fit_
-    own = list(fit.names) if measured is None else fit.labels.measured(measured)
-    if names is not None:
-        if isinstance(names, str) or len(names) != len(own):
-            raise ValueError(f"Expected {len(own)} names; got {names!r}.")
-        return [str(name) for name in names]
-    units = (fit.units if measured is None else fit.labels.units) or []
-    if len(units) != len(own):
-        return own
-    return [f"{name} [{unit}]" if unit else name for name, unit in zip(own, units, strict=True)]
-
-
 def bare(label: str) -> str:
     """Return a label without its unit.
 
@@ -306,16 +298,8 @@ def typeset(label: str) -> str:
     'price [\\$]'
     """
     name, unit = (part.replace("$", r"\$") for part in _parts(label))
-    return f"{name} [{_typeset_unit(unit) or unit}]" if unit else name
-
-
-def _parts(label: str) -> tuple[str, str]:
-    found = re.fullmatch(r"(.+?) \[(.+)\]", label, re.DOTALL)
-    return (found[1], found[2]) if found else (label, "")
-
-
-def _typeset_unit(unit: str) -> str | None:
-    """Return a unit as mathematics; None if astropy or matplotlib cannot read it."""
+    if not unit:
+        return name
     try:
         from astropy.units import Unit
         from matplotlib.mathtext import MathTextParser
@@ -325,8 +309,13 @@ def _typeset_unit(unit: str) -> str | None:
             text = Unit(unit).to_string("latex_inline")
         MathTextParser("path").parse(text)
     except (ModuleNotFoundError, ValueError, TypeError):
-        return None
-    return text
+        text = unit
+    return f"{name} [{text}]"
+
+
+def _parts(label: str) -> tuple[str, str]:
+    found = re.fullmatch(r"(.+?) \[(.+)\]", label, re.DOTALL)
+    return (found[1], found[2]) if found else (label, "")
 
 
 def draw_measured(ax: Any, values: Array, axis: Axis) -> None:
@@ -378,7 +367,13 @@ def draw_posterior(
         shares = part.probability_of_atoms[0]
         _draw_atoms(ax, part.atoms, shares, "posterior", colour)
         part, share = part.continuous, 1.0 - shares.sum()
-    x, y = _posterior_curve(part, axis)
+    if hasattr(part, "mixture"):  # in closed form
+        x = axis.points()
+        y = part.mixture[0].pdf(0, x)
+    else:  # exact ones give any number of draws
+        exact = np.isinf(part.effective_sample_size).all()
+        draws = part.sample(DRAWS, random_state=0) if exact else part.samples
+        x, y = axis.curve_of_draws(draws[0, :, 0])
     ax.plot(x, share * y, color=colour, lw=1.6, zorder=3, label=label)
     ax.fill_between(x, 0, share * y, color=colour, alpha=0.12, lw=0, zorder=1)
     return float(share * y.max())
@@ -398,16 +393,6 @@ def _draw_atoms(ax: Any, atoms: Array, shares: Array, label: str, colour: str) -
     for atom, share in zip(atoms[:, 0], shares, strict=True):
         words = f"{label}: {100 * share:.0f} % at {atom:g}"
         ax.axvline(atom, ymax=0.7, color=colour, lw=1.4, ls="-.", label=words, zorder=2)
-
-
-def _posterior_curve(posterior: Any, axis: Axis) -> tuple[Array, Array]:
-    """Return points along an axis, and the density there: in closed form, or of smoothed draws."""
-    if hasattr(posterior, "mixture"):
-        x = axis.points()
-        return x, posterior.mixture[0].pdf(0, x)
-    exact = np.isinf(posterior.effective_sample_size).all()  # gives any number of draws
-    draws = posterior.sample(DRAWS, random_state=0) if exact else posterior.samples
-    return axis.curve_of_draws(draws[0, :, 0])
 
 
 def _steady(curve: Array) -> Array:
@@ -443,19 +428,11 @@ def panels(
     if figure:
         raise TypeError(f"Expected no {', '.join(figure)} with ax=, which has a figure.")
     given = np.asarray(ax, dtype=object)
-    if given.size != n_rows * n_columns:
-        raise ValueError(f"Expected {n_rows * n_columns} axes as ax; got {given.size}.")
+    refuse_if(
+        given.size != n_rows * n_columns,
+        f"Expected {n_rows * n_columns} axes as ax; got {given.size}.",
+    )
     return given.reshape(n_rows, n_columns)
-
-
-def wrapped(ax: Any, count: int, figure: dict[str, Any]) -> AnyArray:
-    """Return ``(count,)`` axes: those given, or those of a new figure, a few in a row."""
-    each = (4.8, 3.4) if count == 1 else (3.6, 2.9)
-    n_columns = min(count, MOST_IN_A_ROW) if ax is None else count
-    grid = panels(ax, -(-count // n_columns), n_columns, each, figure).ravel()
-    for idle in grid[count:]:
-        idle.set_axis_off()
-    return grid[:count]
 
 
 def room_for_legend(ax: Any) -> None:

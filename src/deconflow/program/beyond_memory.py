@@ -2,17 +2,15 @@
 
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from deconflow import ranks
+from deconflow._types import ArrowTable
 from deconflow.program.messages import note
-from deconflow.program.methods import METHODS, takes
+from deconflow.program.options import METHODS, takes
 from deconflow.program.reading import Found
 from deconflow.streams import Overview, RowStream
 from deconflow.tables import Measurements, RowReader, refuse_empty_columns
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: Rows that the certificate looks at, drawn by chance from all.
 CHECKED_ROWS = 100_000
@@ -66,7 +64,7 @@ class CountedStream(RowStream):
         note(*self.found.in_words(columns, self.reader.weights))
         return self.seen
 
-    def _rows(self, piece: str, first: int, table: "pa.Table") -> Measurements:
+    def _rows(self, piece: str, first: int, table: ArrowTable) -> Measurements:
         rows = super()._rows(piece, first, table)
         if not hasattr(self, "seen"):
             found = Found.of(rows)

@@ -1,7 +1,8 @@
-"""``deconflow fit``: a table in, a model out."""
+"""``deconflow fit``: a table in, a model out; ``compare``: which method foretells unseen rows."""
 
 import json
 import shutil
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -10,38 +11,39 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from deconflow import ranks
-from deconflow.files import locked_folder
-from deconflow.program.messages import TYPED, note, now, one_line_errors, say, speaks, watched
-from deconflow.program.methods import (
-    METHODS,
-    check_known,
-    make_estimator,
-    parameters_of,
-    settings_of,
-)
-from deconflow.program.model_folder import check_writable
+from deconflow._types import AnyArray, Array
+from deconflow.files import clear_write_errors, locked_folder
+from deconflow.program.messages import TYPED, note, now, one_line_errors, say, speaks
 from deconflow.program.options import (
     ABOUT_ROWS,
     ABOUT_SELECTION,
+    METHODS,
     Namespace,
     Quiet,
     Seed,
     as_options,
+    check_known,
+    make_estimator,
+    parameters_of,
+    settings_of,
     with_options,
 )
 from deconflow.program.reading import (
     find_rows,
     is_too_large,
     read_all,
+    refuse_too_large,
     refuse_unseen,
     selection_of,
 )
 from deconflow.progress import Progress
-from deconflow.saving import ABOUT_ONE_RUN, TABLE, to_json
-from deconflow.tables import STANDARD
+from deconflow.refusals import refuse_if
+from deconflow.saving import ABOUT_ONE_RUN, TABLE, check_free, to_json
+from deconflow.tables import STANDARD, Rows, split_list
 
 METHOD_HELP = "; ".join(f"{name}: {method.words}" for name, method in METHODS.items()) + "."
 
@@ -83,7 +85,7 @@ def fit(
         parameters = settings_of(method, settings, quick=quick)
         check_known(options, method)
         selection = selection_of(options)
-        check_writable(output)
+        _check_writable(output)
         progress.begin(f"reading {options.table}")
         reader = find_rows(options)
         stream: Any = None
@@ -95,6 +97,7 @@ def fit(
             measured, found = read_all(reader)
             refuse_unseen(measured, options, reader.columns.names)
             rows = replace(measured.rows, selection=selection)
+        from deconflow.core import shown_by
         from deconflow.estimators import UntrustedFitWarning
 
         known = parameters_of(options, reader.columns.names)
@@ -102,9 +105,10 @@ def fit(
         with _checkpoint(output, method, resume, resumable) as checkpoint:
             if resumable:
                 model.set_params(checkpoint=checkpoint)
+            progress.begin("fitting")
             start = time.perf_counter()
             with (
-                watched(progress),  # doubts are left to the certificate
+                shown_by(progress),  # doubts are left to the certificate
                 warnings.catch_warnings(action="ignore", category=UntrustedFitWarning),
             ):
                 model.fit(stream) if stream else rows.ask(model.fit)
@@ -131,6 +135,17 @@ def fit(
             model.save(output, extra_files={TABLE: json.dumps(about, indent=1) + "\n"})
         say(model.describe(), *model.known_, *as_options(certificate.in_words()).splitlines())
         say(f"Model written to {output} after {seconds:.1f} s.")
+
+
+def _check_writable(path: Path) -> None:
+    """Raise, before any work, if a model cannot be written there."""
+    refuse_if(
+        path == STANDARD, "Expected a folder for the model, which is no table; got '-'. Name one."
+    )
+    check_free(path)
+    with clear_write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path.parent).close()
 
 
 def special_settings(estimator: Any) -> dict[str, str]:
@@ -172,3 +187,74 @@ def _checkpoint(output: Path, method: str, resume: bool, resumable: bool) -> Ite
             raise
         if ours:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@with_options(*ABOUT_ROWS)
+def compare(
+    *,
+    options: Namespace,
+    methods: Annotated[str, typer.Option("--methods", help="Methods to compare.")] = "xd,flow",
+    held_out: Annotated[
+        float, typer.Option("--held-out", min=0.01, max=0.9, help="Share of rows not fitted.")
+    ] = 0.2,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Compare methods by the log density of rows that were held out.
+
+    Example: deconflow compare stars.csv -c x,y --methods xd
+    """
+    with one_line_errors(), Progress(shown=not quiet, tell=note) as progress:
+        names = list(dict.fromkeys(split_list([methods])))
+        refuse_if(not names, "Expected one or more --methods; got none.")
+        for name in names:
+            check_known(options, name)
+        progress.begin(f"reading {options.table}")
+        reader = find_rows(options)
+        refuse_too_large(reader)
+        rows = read_all(reader)[0].rows
+        train, test = _split(rows, held_out, seed)
+        from deconflow.core import shown_by
+
+        known, scores = parameters_of(options, rows.names), {}
+        for name in names:
+            model = make_estimator(name, known=known, random_state=seed)
+            progress.begin("fitting")
+            with shown_by(progress):
+                rows[train].ask(model.fit)
+            scores[name] = rows[test].ask(model.score_observations)
+        say(*verdict(scores, rows[test].weights))
+
+
+def verdict(scores: dict[str, Array], weights: Array | None = None) -> Iterator[str]:
+    """Say which method is best, and whether that is more than luck."""
+    found = {name: _mean(values, weights) for name, values in scores.items()}
+    best, width = max(found, key=lambda name: found[name][0]), max(map(len, scores))
+    for name, (mean, error) in found.items():
+        yield f"{name:{width}} held-out log p(w) {mean:.4f} +- {error:.4f} per row"
+    for name in [name for name in scores if name != best]:
+        gap, error = _mean(scores[best] - scores[name], weights)
+        sure = "clearly better than" if gap > 2 * error else "not clearly better than"
+        yield f"{best} is {sure} {name}: {gap:.4f} +- {error:.4f} per row"
+
+
+def _mean(values: Array, weights: Array | None) -> tuple[float, float]:
+    """Return the mean over rows, by their weights, and its standard error."""
+    shares = np.ones(len(values)) if weights is None else weights
+    shares = shares / shares.sum()
+    mean = float(shares @ values)
+    return mean, float(np.sqrt(shares**2 @ (values - mean) ** 2))
+
+
+def _split(rows: Rows, share: float, seed: int) -> tuple[AnyArray, AnyArray]:
+    """Number the rows to fit and those to hold out; groups, or copies, are not parted."""
+    from deconflow.copies import keep_copies_together
+    from deconflow.observations import Observations, hold_out
+
+    order = np.random.default_rng(seed).permutation(len(rows))
+    n_test = max(1, round(share * len(order)))
+    data = Observations.from_arrays(rows.w, rows.stated, groups=rows.groups)
+    codes = keep_copies_together(data).group_codes()
+    held = hold_out(codes, order, n_test)
+    refuse_if((~held).sum() < 2, f"Expected enough rows to hold some out; got {len(rows)}.")
+    return order[~held], order[held]

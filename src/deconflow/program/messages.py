@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 
 from deconflow import ranks
 from deconflow.program.options import as_options
-from deconflow.progress import Progress, beside_a_bar
+from deconflow.progress import beside_a_bar
 from deconflow.tables import STANDARD
 
 TRACEBACK = "DECONFLOW_TRACEBACK"
@@ -56,16 +56,6 @@ def printable(line: str) -> str:
     'größe?[2J'
     """
     return "".join(letter if letter.isprintable() else "?" for letter in line)
-
-
-@contextmanager
-def watched(progress: Progress) -> Iterator[None]:
-    """Show the progress of a fit."""
-    from deconflow.core import shown_by
-
-    progress.begin("fitting")
-    with shown_by(progress):
-        yield
 
 
 def interrupt(number: int, _: object) -> NoReturn:

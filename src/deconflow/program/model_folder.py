@@ -1,6 +1,5 @@
 """A model on disk: the estimator's own folder, with a file about the table beside its weights."""
 
-import tempfile
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,18 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from deconflow.certificate import Certificate
-from deconflow.files import clear_write_errors
-from deconflow.program.methods import method_of_class
+from deconflow.program.options import method_of_class
 from deconflow.program.reading import refuse_too_large
-from deconflow.saving import (
-    TABLE,
-    ModelFiles,
-    check_free,
-    parse_json,
-    read_folder,
-)
+from deconflow.refusals import refuse_if
+from deconflow.saving import TABLE, ModelFiles, parse_json, read_folder
 from deconflow.tables import (
-    STANDARD,
     Columns,
     GivenColumns,
     Measurements,
@@ -135,16 +127,6 @@ class ModelFolder:
         return read_rows(reader)
 
 
-def check_writable(path: Path) -> None:
-    """Raise, before any work, if a model cannot be written there."""
-    if path == STANDARD:
-        raise ValueError("Expected a folder for the model, which is no table; got '-'. Name one.")
-    check_free(path)
-    with clear_write_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=path.parent).close()
-
-
 def load(path: str | Path) -> ModelFolder:
     """Read what a model's folder says of itself; nothing in it is executed."""
     path = Path(path)
@@ -159,9 +141,9 @@ def load(path: str | Path) -> ModelFolder:
     if known is not None:
         per_column = (known.names, known.errors, known.units, known.limits, known.replicate_columns)
         shares = (known.replicate_covariance, *known.replicate_covariance)
-        if any(len(values) not in (0, n) for values in (*per_column, *shares)):
-            raise ValueError(
-                f"Expected a whole model; got a damaged {TABLE} at {path}: its columns are not "
-                "those of the model."
-            )
+        refuse_if(
+            any(len(values) not in (0, n) for values in (*per_column, *shares)),
+            f"Expected a whole model; got a damaged {TABLE} at {path}: its columns are not "
+            "those of the model.",
+        )
     return ModelFolder(files, known, about)

@@ -11,9 +11,9 @@ import numpy as np
 
 from deconflow._types import Array
 from deconflow.program.messages import note
-from deconflow.program.methods import parameters_of
-from deconflow.program.options import Namespace
+from deconflow.program.options import Namespace, parameters_of
 from deconflow.ranges import parse_ranges
+from deconflow.refusals import refuse_if
 from deconflow.tables import (
     Columns,
     Measurements,
@@ -51,7 +51,7 @@ def find_rows(options: Namespace) -> RowReader:
         got = ", ".join(options.missing)
         raise ValueError(f"Expected --missing with numbers, such as -999; got {got!r}.") from error
     columns = find_columns(
-        source, names, errors=expand_errors(options.errors or (), names),
+        source, names, errors=expand_errors(options.errors, names) if options.errors else (),
         covariances=options.cov or (), correlations=options.corr or (), noise=options.noise,
         df=options.df, missing=missing, limits=options.limits or (),
         replicate_columns=options.replicates or (), id=options.id, log_prior=options.log_prior,
@@ -60,13 +60,14 @@ def find_rows(options: Namespace) -> RowReader:
         replicates=options.replicates_by,
     )  # fmt: skip
     groups, weights, given = options.groups, options.weights, options.given
-    if options.id is not None and (groups or weights or given) is not None:
-        raise ValueError(
-            "Expected no --groups, --weights or --given with --id; got one. Leave it out."
-        )
+    refuse_if(
+        options.id is not None and (groups or weights or given) is not None,
+        "Expected no --groups, --weights or --given with --id; got one. Leave it out.",
+    )
     for name, column in (("--groups", groups), ("--weights", weights)):
-        if column in names:
-            raise ValueError(f"Expected {name} as a column that is not measured; got {column!r}.")
+        refuse_if(
+            column in names, f"Expected {name} as a column that is not measured; got {column!r}."
+        )
     parameters_of(options, names)
     covariates = None if given is None else find_given(given, source, names)
     return RowReader(columns, gathered(source, columns), groups, covariates, weights)
@@ -84,7 +85,20 @@ def expand_columns(items: Sequence[str], available: Sequence[str]) -> list[str]:
     """
     names: list[str] = []
     for part in split_list(items, available):
-        names += _matching(part, available) if _is_pattern(part, available) else [part]
+        fits = [part]
+        if _is_pattern(part, available):
+            fits = [name for name in available if fnmatchcase(name, part)]
+            aside = {
+                bar for name in fits for bars in error_columns(available, name) for bar in bars
+            }
+            aside |= {
+                correlation_column(available, a, b) or "" for a in fits for b in fits if a != b
+            }
+            if not {*fits} - aside:
+                got = f"only those of errors: {', '.join(fits)}" if fits else "none in the table"
+                raise ValueError(f"Expected measured columns that match {part!r}; got {got}.")
+            fits = [name for name in fits if name not in aside]
+        names += fits
     return names
 
 
@@ -125,17 +139,6 @@ def _is_pattern(text: str, names: Sequence[str]) -> bool:
     return any(sign in text for sign in "*?[") and text not in names
 
 
-def _matching(pattern: str, available: Sequence[str]) -> list[str]:
-    fits = [name for name in available if fnmatchcase(name, pattern)]
-    aside = {bar for name in fits for bars in error_columns(available, name) for bar in bars}
-    aside |= {correlation_column(available, a, b) or "" for a in fits for b in fits if a != b}
-    found = [name for name in fits if name not in aside]
-    if not found:
-        got = f"only those of errors: {', '.join(fits)}" if fits else "none in the table"
-        raise ValueError(f"Expected measured columns that match {pattern!r}; got {got}.")
-    return found
-
-
 def is_too_large(reader: RowReader) -> bool:
     """Whether a table has too many rows for memory."""
     source = reader.source
@@ -146,12 +149,12 @@ def is_too_large(reader: RowReader) -> bool:
 
 def refuse_too_large(reader: RowReader) -> None:
     """Raise for a table that is too large for a command that holds all rows in memory."""
-    if is_too_large(reader):
-        raise ValueError(
-            f"Expected a table of at most {MOST_VALUES // 10**6} million measured values, or of "
-            f"{MOST_BYTES // 2**30} GiB of text, where all rows are held in memory; got more in "
-            f"{reader.source.name}. Give a smaller table: one of its files, or a sample."
-        )
+    refuse_if(
+        is_too_large(reader),
+        f"Expected a table of at most {MOST_VALUES // 10**6} million measured values, or of "
+        f"{MOST_BYTES // 2**30} GiB of text, where all rows are held in memory; got more in "
+        f"{reader.source.name}. Give a smaller table: one of its files, or a sample.",
+    )
 
 
 def read_all(reader: RowReader) -> "tuple[Measurements, Found]":
@@ -174,12 +177,14 @@ def read_all(reader: RowReader) -> "tuple[Measurements, Found]":
 
 def selection_of(options: Namespace) -> dict[str, Any]:
     """Return the arguments of ``fit`` about the rows that were seen; none if all were."""
-    if options.select_of not in ("measured", "truth"):
-        raise ValueError(f"Expected --select-of measured or truth; got {options.select_of!r}.")
-    if options.select is not None and options.efficiency is not None:
-        raise ValueError(
-            "Expected one of --select and --efficiency; got both. Put zeros into the grid."
-        )
+    refuse_if(
+        options.select_of not in ("measured", "truth"),
+        f"Expected --select-of measured or truth; got {options.select_of!r}.",
+    )
+    refuse_if(
+        options.select is not None and options.efficiency is not None,
+        "Expected one of --select and --efficiency; got both. Put zeros into the grid.",
+    )
     found: dict[str, Any] = {}
     if options.select is not None:
         found["selection"] = " and ".join(options.select)
@@ -188,8 +193,7 @@ def selection_of(options: Namespace) -> dict[str, Any]:
 
         found["selection"] = Efficiency.from_npz(options.efficiency)
     if options.select_of == "truth":
-        if not found:
-            raise ValueError("Expected --select or --efficiency with --select-of; got neither.")
+        refuse_if(not found, "Expected --select or --efficiency with --select-of; got neither.")
         found["selection_of"] = "truth"
     return found
 
@@ -248,7 +252,7 @@ class Found:
             "values": np.where(seen, rows.w, np.inf).min(0, initial=np.inf),
             "weight": weights.min(initial=np.inf), "negative": -weights.max(initial=-np.inf),
         }  # fmt: skip
-        reasons = Counter({reason: len(at) for reason, at in found.reasons.items()})
+        reasons = Counter(found.status[~found.usable].tolist())
         return cls(sums, reasons, least, mean, np.where(seen, (w - mean) ** 2, 0.0).sum(0))
 
     def merged(self, other: "Found") -> "Found":

@@ -1,12 +1,11 @@
-"""``deconflow report``: one page that holds everything about a model, and needs no network."""
+"""``deconflow info`` in a few lines; ``report``: one page that holds everything about a model."""
 
 import base64
 import html
 import io
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +19,39 @@ from deconflow.program.messages import TYPED, now, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed, as_options
 from deconflow.program.plot import draw, measured_rows, need_plots
+from deconflow.refusals import refuse_if
 from deconflow.tables import COUNTS, Measurements, Rows
+
+
+def info(model: Model) -> None:
+    """Say what a model was fitted to, and how far it can be trusted.
+
+    Example: deconflow info model
+    """
+    with one_line_errors():
+        say(*describe(load(model)))
+
+
+def describe(saved: ModelFolder) -> Iterator[str]:
+    """Go through what is known of a model, line by line."""
+    about, columns, table = saved.about, saved.columns, saved.about.get("table", {})
+    known = {
+        "method": [f"{saved.method} ({saved.files.description['class']})"],
+        "table": [table["path"]] if table else [],
+        "rows": [f"{table['used']} used of {table['rows']}"] if table else [],
+        "columns": [] if columns else [f"{', '.join(saved.names)} (saved from Python)"],
+        "column": columns.describe() if columns else [],
+        "noise": [columns.law] if columns else [],
+        "weights": [table["weights"]] if table.get("weights") else [],
+        "seconds": [f"{about['seconds']:g}"] if "seconds" in about else [],
+        "setting": [f"{name} = {x}" for name, x in about.get("special_settings", {}).items()],
+        "known": saved.known(),
+    }
+    yield from (f"{what:10} {line}" for what, lines in known.items() for line in lines)
+    if saved.certificate is not None:
+        yield about["fitted"]
+        yield from as_options(saved.certificate.in_words()).splitlines()
+
 
 #: Correlations that are shown; of more, the largest.
 MOST_PAIRS = 15
@@ -117,8 +148,10 @@ def report(
     Example: deconflow report model -o report.html
     """
     with one_line_errors():
-        if output.suffix.lower() not in (".html", ".htm"):
-            raise ValueError(f"Expected a page that ends in .html; got {output.name}.")
+        refuse_if(
+            output.suffix.lower() not in (".html", ".htm"),
+            f"Expected a page that ends in .html; got {output.name}.",
+        )
         need_plots()
         saved = load(model)
         data = measured_rows(saved, table)
@@ -144,12 +177,12 @@ def page(
     title = f"Density of {', '.join(saved.names)}"
     marginals, corner, diagnostics = (_picture(saved, kind, data, seed) for kind in CAPTIONS)
     sections = {
-        "The answer": [*answer(saved, data), marginals, corner],
+        "The answer": [*or_why_not(answer, saved, data), marginals, corner],
         "How far to trust it": [*_trust(saved), diagnostics],
         "Data": _data(saved),
-        "What was chosen": chosen(saved),
-        "Components": components(saved),
-        "The oddest rows": odd_rows(saved, data, seed),
+        "What was chosen": or_why_not(chosen, saved),
+        "Components": or_why_not(components, saved),
+        "The oddest rows": or_why_not(odd_rows, saved, data, seed),
         **({"Self-test": tested} if tested else {}),
         "Settings": _settings(saved),
         "Where it comes from": _origin(saved),
@@ -170,10 +203,8 @@ def _beginning(saved: ModelFolder) -> list[str]:
     doubts = 0 if saved.certificate is None else len(saved.certificate.warnings)
     if doubts:
         count = "is a reason" if doubts == 1 else f"are {doubts} reasons"
-        said = (
-            f"There {count} for doubt: see how far to trust it, below, before you use the answer."
-        )
-        lines.append(paragraph(said, "caution"))
+        advice = "see how far to trust it, below, before you use the answer."
+        lines.append(paragraph(f"There {count} for doubt: {advice}", "caution"))
     return lines
 
 
@@ -248,10 +279,9 @@ def _origin(saved: ModelFolder) -> list[str]:
     by = f"by deconflow {saved.files.description.get('deconflow', 'of an unknown version')}"
     when = f"on {saved.about['date']}" if saved.about else "on a date that was not kept"
     command = saved.about.get("command")
-    made = paragraph("The command was not kept: it was made in Python.")
     return [
         paragraph(f"The model was fitted {by}, {when}:"),
-        made if command is None else code(command),
+        code(command) if command else paragraph("The command was not kept: it was made in Python."),
         paragraph(f"This page was written on {now()}, with {versions()}:"),
         code(TYPED.get() or "in Python"),
     ]
@@ -273,20 +303,14 @@ def _picture(saved: ModelFolder, kind: str, data: Measurements | None, seed: int
         return paragraph(f"No picture of kind {kind}: {error}", "aside")
 
 
-def or_why_not(make: Callable[..., list[str]]) -> Callable[..., list[str]]:
-    """Let a section that cannot be made say why in one line."""
-
-    @wraps(make)
-    def made(*arguments: Any) -> list[str]:
-        try:
-            return make(*arguments)
-        except ValueError as error:  # of this kind of model, or rows it cannot reach
-            return [paragraph(f"Not shown: {as_options(str(error))}", "aside")]
-
-    return made
+def or_why_not(make: Callable[..., list[str]], *arguments: Any) -> list[str]:
+    """Make a section; one that cannot be made says why in one line."""
+    try:
+        return make(*arguments)
+    except ValueError as error:  # of this kind of model, or rows it cannot reach
+        return [paragraph(f"Not shown: {as_options(str(error))}", "aside")]
 
 
-@or_why_not
 def answer(saved: ModelFolder, data: Measurements | None) -> list[str]:
     """Mean, spread, quantiles and correlations of the truth, beside the measured ones."""
     model = saved.estimator
@@ -336,7 +360,6 @@ def _about_figures(saved: ModelFolder, data: Measurements | None, how: str) -> l
     return [line for line, holds in lines.items() if holds]
 
 
-@or_why_not
 def chosen(saved: ModelFolder) -> list[str]:
     """What was fitted; candidates with their weights, and those of numbers of components."""
     model = saved.estimator
@@ -370,7 +393,6 @@ def _numbers_of_components(selection: dict[str, Any]) -> str:
     return table(["components", "weight", BEHIND], rows, figures=[1, 2])
 
 
-@or_why_not
 def components(saved: ModelFolder) -> list[str]:
     """The Gaussians of a mixture, if they are few."""
     from deconflow.estimators import components_of
@@ -386,7 +408,6 @@ def components(saved: ModelFolder) -> list[str]:
     return [*lines, table(found.heads, found.in_rows(), figures=range(len(found.heads)))]
 
 
-@or_why_not
 def odd_rows(saved: ModelFolder, data: Measurements | None, seed: int) -> list[str]:
     """The rows with the smallest p-values, and how many should be so by chance."""
     from deconflow.evaluation import unusual_rows

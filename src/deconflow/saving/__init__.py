@@ -8,11 +8,13 @@ from deconflow.saving.model_files import (
     WEIGHTS,
     ModelFiles,
     check_free,
+    from_json,
     parse_json,
     read_folder,
+    refuse,
+    to_json,
     with_checksums,
 )
-from deconflow.saving.values import from_json, refuse, to_json
 
 __all__ = [
     "ABOUT_ONE_RUN",

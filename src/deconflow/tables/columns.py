@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deconflow._types import Array, BoolArray
+from deconflow.refusals import refuse_if
 from deconflow.tables.formats import Source, is_list, row_name
 
 if TYPE_CHECKING:
@@ -113,18 +114,20 @@ class Columns:
 
     def __post_init__(self) -> None:
         kind, asymmetric = self.noise, self.asymmetric
-        if kind not in NOISE_KINDS:
-            raise ValueError(f"Expected noise= as one of {', '.join(NOISE_KINDS)}; got {kind!r}.")
-        if asymmetric and kind not in ("gaussian", "split-normal"):
-            raise ValueError(
-                f"Expected noise='split-normal' for asymmetric errors; got {kind!r}. "
-                "Give one error for each column, or leave noise= out."
-            )
-        if (self.correlations or self.covariances) and (kind != "gaussian" or asymmetric):
-            raise ValueError(
-                "Expected symmetric gaussian errors where columns are correlated; got "
-                f"{'asymmetric errors' if asymmetric else kind}. Leave the correlated columns out."
-            )
+        refuse_if(
+            kind not in NOISE_KINDS,
+            f"Expected noise= as one of {', '.join(NOISE_KINDS)}; got {kind!r}.",
+        )
+        refuse_if(
+            asymmetric and kind not in ("gaussian", "split-normal"),
+            f"Expected noise='split-normal' for asymmetric errors; got {kind!r}. "
+            "Give one error for each column, or leave noise= out.",
+        )
+        refuse_if(
+            (self.correlations or self.covariances) and (kind != "gaussian" or asymmetric),
+            "Expected symmetric gaussian errors where columns are correlated; got "
+            f"{'asymmetric errors' if asymmetric else kind}. Leave the correlated columns out.",
+        )
 
     @property
     def asymmetric(self) -> bool:
@@ -308,7 +311,7 @@ def find_columns(
     for wanted, is_wrong in problems.items():
         if is_wrong:
             raise ValueError(f"Expected {wanted}")
-    shared = parse_pairs(covariances, names, "covariances")
+    shared = parse_pairs(covariances, names, "covariances") if covariances else ()
     bars: dict[str, Bars] = dict.fromkeys(names, (0.0, 0.0))
     correlated: Pairs = ()
     if not (draws or repeated or counted):
@@ -344,33 +347,53 @@ def check_available(available: Sequence[str], names: Sequence[str], table: str =
 def _find_bars(
     available: Sequence[str], names: Sequence[str], errors: Sequence[str], exact: set[str]
 ) -> dict[str, Bars]:
-    """Return the error bars of each name; those in ``exact`` may have none."""
-    bars = parse_errors(errors, names, available)
+    """Return the error bars of each name; those in ``exact`` may have none.
+
+    Said are ``x=column``, ``x=0.1``, ``x=lower:upper``, or plain columns in the order of names.
+    """
+    parts = split_list(errors, available, names)
+    if parts and not any("=" in part and part not in available for part in parts):
+        refuse_if(
+            len(parts) != len(names),
+            f"Expected {len(names)} columns after errors=, one for each of "
+            f"{', '.join(names)}; got {len(parts)}. Or say which: "
+            f"errors=[{f'{names[0]}=COLUMN'!r}]",
+        )
+        parts = [f"{name}={part}" for name, part in zip(names, parts, strict=True)]
+    bars: dict[str, Bars] = {}
+    wanted = f"errors= as NAME=COLUMN, with NAME one of {', '.join(names)}"
+    for name, text in by_name(parts, names, wanted).items():
+        lower, colon, upper = text.partition(":")
+        ends = (lower, upper) if colon and text not in available else (text, text)
+        bars[name] = (_bar(ends[0], available), _bar(ends[1], available))
     taken = {bar for both in bars.values() for bar in both}
     others = [column for column in available if column not in taken]
     for name in names:
-        if name in bars.get(name, ()):
-            raise ValueError(
-                f"Expected the errors of {name!r} in another column; got that column itself."
-            )
+        refuse_if(
+            name in bars.get(name, ()),
+            f"Expected the errors of {name!r} in another column; got that column itself.",
+        )
         if name not in bars:
-            bars[name] = (0.0, 0.0) if name in exact else _bars_by_name(others, name, names)
+            found = [(0.0, 0.0)] if name in exact else error_columns(others, name, names)
+            if len(found) != 1:
+                raise _no_one_error(others, name, names, found)
+            bars[name] = found[0]
     return bars
 
 
-def _bars_by_name(available: Sequence[str], name: str, names: Sequence[str]) -> Bars:
-    found = error_columns(available, name, names)
-    if len(found) == 1:
-        return found[0]
+def _no_one_error(
+    available: Sequence[str], name: str, names: Sequence[str], found: Sequence[Bars]
+) -> ValueError:
+    """Say that a column has no error by name, or several."""
     if found:
-        several = [low if low == high else f"{low}:{high}" for low, high in found]
-        raise ValueError(
+        several = [f"{low}" if low == high else f"{low}:{high}" for low, high in found]
+        return ValueError(
             f"Expected one error for column {name!r}; got several: {', '.join(several)}. "
             f"Name it: errors=[{f'{name}={several[0]}'!r}]"
         )
     likely = ", ".join(likely_errors(available, name, names))
     hint = f" Of this table it may be {likely}." if likely else ""
-    raise ValueError(
+    return ValueError(
         f"Expected the error of column {name!r} in a column such as {name}_err, {name}_se, "
         f"e_{name}, or {name}_err_lo with {name}_err_hi; got none of them.{hint} Name it: "
         f"errors=[{f'{name}=COLUMN'!r}], or errors=[{f'{name}=0'!r}] if it is exact."
@@ -390,7 +413,7 @@ def _find_correlations(
         if frozenset((first, second)) not in known
         and (column := correlation_column(available, first, second)) is not None
     ]
-    return parse_pairs(items, names, "correlations") or tuple(pairs)
+    return (parse_pairs(items, names, "correlations") if items else ()) or tuple(pairs)
 
 
 def _find_limits(
@@ -401,7 +424,10 @@ def _find_limits(
         return ()
     wanted = f"limits= as NAME=COLUMN, with NAME one of {', '.join(names)}, or none"
     found = by_name(parts, names, wanted)
-    columns = tuple(found.get(name) or limit_column(available, name) for name in names)
+    for name in names:
+        by_form = chain(*(_called(available, "{}_limit", name, near) for near in range(3)))
+        found.setdefault(name, next(by_form, ""))
+    columns = tuple(found[name] or None for name in names)
     if any(columns) and not plain:
         raise ValueError(
             "Expected limits of values with errors that add to them; got the column "
@@ -473,17 +499,6 @@ def correlation_column(available: Sequence[str], first: str, second: str) -> str
     return next((column for column in pairs if column in available), None)
 
 
-def limit_column(available: Sequence[str], name: str) -> str | None:
-    """Find what is named like the column that says which values of another are limits.
-
-    Examples
-    --------
-    >>> limit_column(["x", "x_err", "X_LIMIT"], "x")
-    'X_LIMIT'
-    """
-    return next(chain(*(_called(available, "{}_limit", name, near) for near in range(3))), None)
-
-
 def one_sign(
     values: Array, measured: BoolArray, column: str, sign: int = 0, first_row: int = 0
 ) -> tuple[Array, int]:
@@ -536,23 +551,6 @@ def independent_noise(
 # -- what people write: ``x=column``, ``x=0:1`` -------------------------------------------------
 
 
-def parse_errors(
-    items: Sequence[str], names: Sequence[str], available: Sequence[str]
-) -> dict[str, Bars]:
-    """Read ``x=column``, ``x=0.1``, ``x=lower:upper``, or plain columns in the order of names."""
-    parts = split_list(items, available, names)
-    if parts and not any("=" in part and part not in available for part in parts):
-        if len(parts) != len(names):
-            raise ValueError(
-                f"Expected {len(names)} columns after errors=, one for each of "
-                f"{', '.join(names)}; got {len(parts)}. Or say which: "
-                f"errors=[{f'{names[0]}=COLUMN'!r}]"
-            )
-        parts = [f"{name}={part}" for name, part in zip(names, parts, strict=True)]
-    wanted = f"errors= as NAME=COLUMN, with NAME one of {', '.join(names)}"
-    return {name: _bars(text, available) for name, text in by_name(parts, names, wanted).items()}
-
-
 def parse_pairs(items: Sequence[str], names: Sequence[str], argument: str) -> Pairs:
     """Read ``x:y=column``; only a covariance is of a column with itself, as its variance."""
     pairs = {
@@ -584,18 +582,18 @@ def parse_replicates(
         for part in split_list([item], available, names):
             name, column = ("", "") if part in available else _split_at(part, names)
             current = name or current
-            if not current:
-                raise ValueError(
-                    f"Expected replicate_columns= as NAME=COLUMN,COLUMN, with NAME one of "
-                    f"{', '.join(names)}; got {part!r}."
-                )
+            refuse_if(
+                not current,
+                f"Expected replicate_columns= as NAME=COLUMN,COLUMN, with NAME one of "
+                f"{', '.join(names)}; got {part!r}.",
+            )
             found[current].append(column or part)
     for name, columns in found.items():
-        if len(set(columns)) < 2 or len(set(columns)) < len(columns):
-            raise ValueError(
-                f"Expected two or more different columns of replicate_columns= for {name!r}; got "
-                f"{', '.join(columns) or 'none'}."
-            )
+        refuse_if(
+            len(set(columns)) < 2 or len(set(columns)) < len(columns),
+            f"Expected two or more different columns of replicate_columns= for {name!r}; got "
+            f"{', '.join(columns) or 'none'}.",
+        )
     return tuple(map(tuple, found.values()))
 
 
@@ -616,8 +614,10 @@ def parse_bounds(
     for name, text in by_name(split_list(items, names=names), names, wanted).items():
         low, colon, high = text.partition(":")
         ends = [finite_number(end) if end.strip() else None for end in (low, high)]
-        if not colon or ends == [None, None] or any(end is math.nan for end in ends):
-            raise ValueError(f"Expected {wanted}; got '{name}={text}'.")
+        refuse_if(
+            not colon or ends == [None, None] or any(end is math.nan for end in ends),
+            f"Expected {wanted}; got '{name}={text}'.",
+        )
         found[name] = (ends[0], ends[1])
     return found
 
@@ -682,8 +682,7 @@ def by_name(parts: Sequence[str], names: Sequence[str], wanted: str) -> dict[str
     found: dict[str, str] = {}
     for part in parts:
         name, text = _split_at(part, names)
-        if not text:
-            raise ValueError(f"Expected {wanted}; got {part!r}.")
+        refuse_if(not text, f"Expected {wanted}; got {part!r}.")
         if name in found:
             option = wanted.partition("s=")[0]
             raise ValueError(f"Expected one {option} for column {name!r}; got two in {option}s=.")
@@ -697,16 +696,11 @@ def _split_at(part: str, names: Sequence[str]) -> tuple[str, str]:
     return ("", "") if name is None else (name, part[len(name) + 1 :])
 
 
-def _bars(text: str, available: Sequence[str]) -> Bars:
-    lower, colon, upper = text.partition(":")
-    if not colon or text in available:
-        lower = upper = text
-    return _bar(lower, available), _bar(upper, available)
-
-
 def _bar(text: str, available: Sequence[str]) -> Bar:
     """Read a column or a number; a column that is missing is refused where columns are checked."""
     value = text if text in available else _number(text)
-    if isinstance(value, float) and not 0 <= value < math.inf:
-        raise ValueError(f"Expected an error of at least 0 in errors=; got {text}.")
+    refuse_if(
+        isinstance(value, float) and not 0 <= value < math.inf,
+        f"Expected an error of at least 0 in errors=; got {text}.",
+    )
     return value

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deconflow.extras import need
+from deconflow.refusals import refuse_if
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -151,11 +152,11 @@ def format_of(path: str | Path) -> Format:
     if Path(path) == STANDARD:
         return FORMATS[0]
     ending = ending_of(path)
-    if ending not in ENDINGS:
-        raise ValueError(
-            f"Expected a file that ends in {', '.join(ENDINGS)}; got {Path(path).name!r}. "
-            "Rename or convert it."
-        )
+    refuse_if(
+        ending not in ENDINGS,
+        f"Expected a file that ends in {', '.join(ENDINGS)}; got {Path(path).name!r}. "
+        "Rename or convert it.",
+    )
     return ENDINGS[ending]
 
 
@@ -164,8 +165,10 @@ def ending_of(path: str | Path) -> str:
     name = Path(path).name.lower()
     for packing in PACKINGS:
         name = name.removesuffix(packing)
-    if name.endswith(UNREAD_PACKINGS):
-        raise ValueError(f"Expected a table; got {Path(path).name!r}, which is packed. Unpack it.")
+    refuse_if(
+        name.endswith(UNREAD_PACKINGS),
+        f"Expected a table; got {Path(path).name!r}, which is packed. Unpack it.",
+    )
     return Path(name).suffix
 
 

@@ -1,22 +1,174 @@
-"""Rows of a table with all their facts, and the reasons why others cannot be used."""
+"""Tables opened and written; their rows with all their facts, and why others cannot be used."""
 
+import atexit
+import glob
 import math
-from collections.abc import Callable, Collection, Sequence
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from deconflow._types import AnyArray, Array, BoolArray, IntArray
 from deconflow.extras import need
+from deconflow.files import replacing
+from deconflow.refusals import refuse_if
 from deconflow.tables.columns import MULTIPLYING, Columns, check_available, split_list
-from deconflow.tables.formats import Source
+from deconflow.tables.formats import (
+    ENDINGS,
+    PACKINGS,
+    STANDARD,
+    WRITTEN,
+    Source,
+    TableError,
+    clear_read_errors,
+    ending_of,
+    format_of,
+    split_part,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from deconflow.noise import FreeErrors, Noise
-    from deconflow.tables.cells import Cells
+    from deconflow.tables.kinds import Cells
+
+
+#: Names that begin so are no tables: hidden files, unfinished output, ``_metadata``.
+NOT_ROWS = (".", "_")
+#: Begins the folders in which HATS has its rows; its other files are about them.
+HATS = "Norder="
+MOST_NAMED = 5
+
+
+def open_table(path: str | Path, *, typed: bool = True) -> Source:
+    """Open a table for reading: CSV, TSV, Parquet, Arrow, FITS, ECSV, VOTable, text with spaces.
+
+    Parameters
+    ----------
+    path
+        The file; its ending is that of its format, and ``.gz`` or ``.bz2`` may follow.
+        ``file.fits[NAME]`` or ``file.fits[2]`` is one of several tables in a FITS file. ``-`` is
+        CSV on the standard input. A folder, or a pattern such as ``survey/*.csv``, is one table
+        in many files; folders such as ``year=2020`` are columns.
+    typed
+        Whether the columns of a text file get types, by one more pass through it. Otherwise their
+        cells are text, as they are written.
+    """
+    path, part = split_part(path)
+    need("pyarrow")
+    from deconflow.tables.sources import AstropySource, Many, open_arrow
+
+    if path == STANDARD:
+        return _of_pipe(typed)
+    root, files = _below(path) if is_many(path) else (path.parent, [path.name])
+    if not (root / files[0]).is_file():
+        raise FileNotFoundError(f"Expected a table at {path}; got no such file.")
+    known = format_of(files[0])
+    name = path.name if not is_many(path) else root.name
+    if known.by_arrow:
+        with clear_read_errors(name):
+            source = open_arrow(root, files, known, name)
+        return source.typed() if typed and known.delimiter else source
+    if not is_many(path):
+        return AstropySource(path, known, name, part)
+    first = AstropySource(root / files[0], known, f"{name}/{files[0]}", part)
+    with warnings.catch_warnings(action="ignore"):  # thousands of files may say the same
+        others = [AstropySource(root / file, known, f"{name}/{file}", part) for file in files[1:]]
+    return Many(name, [first, *others])
+
+
+def is_many(path: str | Path) -> bool:
+    """Whether a path is that of a folder, or a pattern such as ``survey/*.csv``."""
+    path = split_part(path)[0]
+    return path.is_dir() or (glob.has_magic(str(path)) and not path.exists())
+
+
+@contextmanager
+def writing(path: str | Path, schema: "pa.Schema") -> "Iterator[Callable[[pa.Table], None]]":
+    """Give a function that writes rows to a table in the format of ``path``'s ending.
+
+    The table is there when it is complete. ``-`` is the standard output, in CSV.
+    """
+    known, pa = format_of(path), need("pyarrow")
+    from deconflow.tables.sources import arrow_writer, astropy_writer
+
+    refuse_if(
+        not known.written,
+        f"Expected an output that ends in {', '.join(WRITTEN)}; got {Path(path).name!r}.",
+    )
+    writer = arrow_writer if known.by_arrow else astropy_writer
+    if Path(path) == STANDARD:
+        if sys.stdout is None:
+            raise TableError("Expected an open standard output; got a closed one. Name a file.")
+        with writer(sys.stdout.buffer, schema, known) as write:
+            yield write
+        return
+    with (
+        replacing(path) as part,
+        pa.output_stream(str(part), compression=PACKINGS.get(Path(path).suffix.lower())) as file,
+        writer(file, schema, known) as write,
+    ):
+        yield write
+
+
+def _of_pipe(typed: bool) -> Source:
+    """Keep what a pipe holds in a file, since tables are read several times."""
+    if sys.stdin is None or sys.stdin.isatty():
+        raise TableError("Expected a table on the standard input; got none. Pipe one to it.")
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / "input.csv"
+    with path.open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    source = open_table(path, typed=typed)
+    source.name, source.files = "standard input", ()
+    return source
+
+
+def _below(path: Path) -> tuple[Path, list[str]]:
+    """Find the tables of a folder, or those that match a pattern, all of one format."""
+    root = next(p for p in (path, *path.parents) if not glob.has_magic(str(p)) or p.is_dir())
+    names = _walk(root) if path.is_dir() else glob.glob(str(path), recursive=True)
+    files = sorted(Path(name).relative_to(root) for name in names if Path(name).is_file())
+    files = [file for file in files if not any(p.startswith(NOT_ROWS) for p in file.parts)]
+    files = [file for file in files if HATS in str(file)] or files
+    kinds: dict[str, list[str]] = {}
+    for file in files:
+        known = ENDINGS.get(ending_of(file))  # which refuses packed rows, that would be missed
+        kinds.setdefault(known.name if known else "", []).append(file.as_posix())
+    others = kinds.pop("", [])
+    if not kinds:
+        got = "a folder without any" if path.is_dir() else "none that match"
+        raise FileNotFoundError(f"Expected tables in {path}; got {got}.")
+    if others:
+        named = ", ".join(others[:MOST_NAMED]) + (", ..." if len(others) > MOST_NAMED else "")
+        warnings.warn(f"files of {path} that are no tables are left out: {named}", stacklevel=3)
+    if len(kinds) > 1:
+        (one, *_), (other, *_), *_ = sorted(kinds.values(), key=len, reverse=True)
+        raise ValueError(
+            f"Expected tables of one format in {path}; got {one} and {other}. Choose by a "
+            f"pattern, such as '{path}/*{Path(one).suffix}'."
+        )
+    return Path(os.path.abspath(root)), next(iter(kinds.values()))
+
+
+def _walk(root: Path) -> Iterator[str]:
+    """List all files of a folder and below it; links are followed, each folder once."""
+    seen = {os.path.realpath(root)}
+    for folder, inside, names in os.walk(root, followlinks=True):
+        real = {os.path.realpath(os.path.join(folder, name)): name for name in sorted(inside)}
+        inside[:] = [name for place, name in real.items() if place not in seen]
+        seen.update(real)
+        yield from (os.path.join(folder, name) for name in names)
+
 
 ROWS_AT_ONCE = 100_000
 #: The word for the logarithms of the rows' own errors among the given columns.
@@ -138,15 +290,15 @@ class Measurements:
         The usable rows.
     usable : array of bool
         ``(N,)``, for all rows of the chunk.
-    reasons : dict
-        Numbers of the other rows, by the reason.
+    status : array of str
+        ``(N,)``: why a row cannot be used, ``"ok"`` for those that can.
     without_error : int
         Number of values that have no error, and count as missing.
     """
 
     rows: Rows
     usable: BoolArray
-    reasons: dict[str, IntArray]
+    status: AnyArray
     without_error: int = 0
 
     def __len__(self) -> int:
@@ -156,14 +308,6 @@ class Measurements:
     def places(self) -> IntArray:
         """Numbers of the usable rows among all rows."""
         return np.flatnonzero(self.usable)
-
-    @property
-    def status(self) -> AnyArray:
-        """``(N,)``: why a row cannot be used, ``"ok"`` for those that can."""
-        found = np.full(len(self), "ok", dtype=object)
-        for reason, rows in self.reasons.items():
-            found[rows] = reason
-        return found
 
 
 class RowReader:
@@ -198,14 +342,29 @@ class RowReader:
         #: What is measured, with what the rows have shown of it.
         self.columns = columns
         #: By how much to multiply columns of errors, to bring them to the units of their values.
-        self.factors = _factors(columns, source)
+        self.factors: dict[tuple[str, tuple[str, ...]], float] = {}
+        units = {name: source.unit(columns.place(name)) for name in columns.names}
+        for name, unit in zip(columns.names, columns.units, strict=False):  # units may be unknown
+            refuse_if(
+                unit and units[name] and conversion(str(units[name]), [unit], name) != 1.0,
+                f"Expected column {name!r} in {unit}, as in the fit; got {units[name]}. "
+                "Convert it.",
+            )
+        for column, names in columns.scales():
+            theirs, wanted = source.unit(column), [str(units[name] or "") for name in names]
+            refuse_if(
+                columns.noise == MULTIPLYING and theirs,
+                f"Expected errors without a unit in column {column!r}, since those of "
+                f"noise={MULTIPLYING!r} are relative; got {theirs}. Divide them by the values.",
+            )
+            known = conversion(theirs, wanted, column) if theirs and all(wanted) else 1.0
+            self.factors[column, names] = known
         #: The sign of the lower errors in a column, once a chunk has shown it.
         self.signs: dict[str, int] = {}
 
     def __call__(self, chunk: "pa.Table", first_row: int) -> Measurements:
         """Read a chunk that begins at ``first_row`` of the table."""
-        from deconflow.tables.cells import Cells
-        from deconflow.tables.kinds import kind_of
+        from deconflow.tables.kinds import Cells, kind_of
 
         cells = Cells(chunk, first_row, self.columns.missing)
         values = kind_of(self.columns)(cells, self)
@@ -214,7 +373,14 @@ class RowReader:
         labels = self.given.labels if self.given else {}
         given = {name: _covariate(cells, name, known) for name, known in labels.items()}
         w, noise = values.law() if cells.usable.any() else (values.w[:0], None)
-        weights = None if self.weights is None else self._weights(cells)
+        weights = None
+        if self.weights is not None:  # no row may lack its weight
+            weights = cells.numbers(self.weights)
+            cells.refuse(
+                ~(weights >= 0) | np.isinf(weights), weights,
+                f"weights of at least 0 in column {self.weights!r}",
+                "Correct it, or write 0 for rows that do not count.",
+            )  # fmt: skip
         limits = cells.usable_of(values.limits)
         rows = Rows(
             w, noise, limits if limits.any() else None, cells.usable_of(groups),
@@ -222,17 +388,7 @@ class RowReader:
             {name: cells.usable_of(each) for name, each in given.items()} if self.given else None,
             self.given is not None and self.given.errors, names=tuple(self.columns.names),
         )  # fmt: skip
-        return Measurements(rows, cells.usable, cells.reasons, values.without_error)
-
-    def _weights(self, cells: "Cells") -> Array:
-        """Read how much each row counts; no row may lack its weight."""
-        values = cells.numbers(str(self.weights))
-        cells.refuse(
-            ~(values >= 0) | np.isinf(values), values,
-            f"weights of at least 0 in column {self.weights!r}",
-            "Correct it, or write 0 for rows that do not count.",
-        )  # fmt: skip
-        return values
+        return Measurements(rows, cells.usable, cells.status, values.without_error)
 
 
 def read_rows(reader: RowReader) -> Measurements:
@@ -246,29 +402,29 @@ def read_rows(reader: RowReader) -> Measurements:
         raise
     rows = found.rows
     refuse_empty_columns(reader.columns.names, (~np.isnan(rows.w)).sum(0), len(found))
-    if len(rows) < 2:
-        raise ValueError(f"Expected at least 2 rows that can be used; got {len(rows)}.")
-    if rows.weights is not None and not rows.weights.any():
-        raise ValueError(f"Expected a weight above 0 in column {reader.weights!r}; got zeros only.")
+    refuse_if(len(rows) < 2, f"Expected at least 2 rows that can be used; got {len(rows)}.")
+    refuse_if(
+        rows.weights is not None and not rows.weights.any(),
+        f"Expected a weight above 0 in column {reader.weights!r}; got zeros only.",
+    )
     return found
 
 
 def _whole(source: Source, names: Sequence[str]) -> "pa.Table":
     """Read some columns of all rows into memory."""
     chunks = list(source.chunks(ROWS_AT_ONCE, names))
-    if not chunks:
-        raise ValueError(f"Expected one or more rows in {source.name}; got none.")
+    refuse_if(not chunks, f"Expected one or more rows in {source.name}; got none.")
     return need("pyarrow").concat_tables(chunks)
 
 
 def refuse_empty_columns(names: Sequence[str], measured: AnyArray, n_rows: int) -> None:
     """Raise for a column without any measured value."""
     for name, count in zip(names, measured, strict=True):
-        if count == 0:
-            raise ValueError(
-                f"Expected measured values, with errors, in column {name!r}; got none in "
-                f"{n_rows} rows. Leave the column out."
-            )
+        refuse_if(
+            count == 0,
+            f"Expected measured values, with errors, in column {name!r}; got none in "
+            f"{n_rows} rows. Leave the column out.",
+        )
 
 
 def _name_file(reader: RowReader) -> None:
@@ -288,19 +444,18 @@ def find_given(items: Sequence[str], source: Source, measured: Sequence[str]) ->
 
     ``noise`` is the word for the errors, not a column.
     """
-    from deconflow.tables.cells import holds_numbers
+    from deconflow.tables.kinds import holds_numbers
 
     parts = list(dict.fromkeys(split_list(items, source.names)))
     names = [part for part in parts if part != ERRORS]
     check_available(source.names, names, source.name)
     for name in names:
-        if name in measured:
-            raise ValueError(
-                f"Expected given= with columns that are not measured; got {name!r}. Take it out of "
-                "one of them."
-            )
-    if not parts:
-        raise ValueError("Expected given= with columns, or the word noise; got none.")
+        refuse_if(
+            name in measured,
+            f"Expected given= with columns that are not measured; got {name!r}. Take it out of "
+            "one of them.",
+        )
+    refuse_if(not parts, "Expected given= with columns, or the word noise; got none.")
     labels: dict[str, Collection[str] | None] = dict.fromkeys(names)
     for table in source.chunks(ROWS_AT_ONCE, names) if names else ():
         labels |= {name: () for name in names if not holds_numbers(table[name])}
@@ -313,7 +468,7 @@ def gathered(source: Source, columns: Columns) -> Source:
         return source
     import pyarrow.dataset as ds
 
-    from deconflow.tables.cells import Cells
+    from deconflow.tables.kinds import Cells
     from deconflow.tables.sources import ArrowSource
 
     pa, id = need("pyarrow"), columns.id
@@ -322,8 +477,8 @@ def gathered(source: Source, columns: Columns) -> Source:
     cells = Cells(_whole(source, [id, *lists]), 0, ())
     labels = cells.labels(id)
     cells.refuse(
-        ~cells.usable, np.full(len(cells), np.nan), f"the object of each draw in column {id!r}",
-        "Fill it in, or leave the row out.",
+        ~cells.usable, np.full(len(cells.usable), np.nan),
+        f"the object of each draw in column {id!r}", "Fill it in, or leave the row out.",
     )  # fmt: skip
     table = pa.table({id: labels.tolist()} | {name: cells.numbers(name) for name in lists})
     table = table.group_by(id, use_threads=False).aggregate([(name, "list") for name in lists])
@@ -348,27 +503,6 @@ def _covariate(cells: "Cells", name: str, labels: Collection[str] | None) -> Any
     for word in {*words[cells.usable]} - {*labels} if labels else ():
         cells.mark(np.equal(words, word), f"{name} is {word!r}, which no row of the fit had")
     return words
-
-
-def _factors(columns: Columns, source: Source) -> dict[tuple[str, tuple[str, ...]], float]:
-    """By how much to multiply columns of errors, to bring them to the units of their values."""
-    units = {name: source.unit(columns.place(name)) for name in columns.names}
-    for name, unit in zip(columns.names, columns.units, strict=False):  # units may be unknown
-        if unit and units[name] and conversion(str(units[name]), [unit], name) != 1.0:
-            raise ValueError(
-                f"Expected column {name!r} in {unit}, as in the fit; got {units[name]}. Convert it."
-            )
-    factors = {}
-    for column, names in columns.scales():
-        theirs, wanted = source.unit(column), [unit for name in names if (unit := units[name])]
-        if columns.noise == MULTIPLYING and theirs:
-            raise ValueError(
-                f"Expected errors without a unit in column {column!r}, since those of "
-                f"noise={MULTIPLYING!r} are relative; got {theirs}. Divide them by the values."
-            )
-        known = len(wanted) == len(names)
-        factors[column, names] = conversion(theirs, wanted, column) if theirs and known else 1.0
-    return factors
 
 
 def conversion(unit: str, wanted: Sequence[str], column: str) -> float:

@@ -26,10 +26,11 @@ from pyarrow import fs
 
 from deconflow._types import AnyArray, BoolArray
 from deconflow.extras import need
-from deconflow.tables.cells import can_be, present
 from deconflow.tables.formats import Format, Source, TableError, about, clear_read_errors, described
 
 Write = Callable[[pa.Table], None]
+#: What people write for a missing value, in any case of letters.
+MISSING = ("", "nan", "na", "n/a", "null", "none", "--", "-")
 #: Types that a column of text may turn out to have, the narrowest first.
 TYPES = (pa.int64(), pa.float64(), pa.bool_())
 WORDS = "^(?i:true|false)$"
@@ -66,9 +67,7 @@ class ArrowSource(Source):
         )  # fmt: skip
         for batch in batches:
             pairs = zip(batch.columns, kinds, strict=True)
-            cells = [
-                each if each.type == kind else present(each).cast(kind) for each, kind in pairs
-            ]
+            cells = [each if each.type == kind else plain(each).cast(kind) for each, kind in pairs]
             yield pa.table(cells, names=list(columns))
 
     @property
@@ -284,11 +283,9 @@ def _refuse_links(path: Path) -> None:
 @contextmanager
 def arrow_writer(file: IO[bytes], schema: pa.Schema, known: Format) -> Iterator[Write]:
     """Write chunks as they come."""
-    if known.name == "parquet":
-        with pq.ParquetWriter(file, schema, write_page_checksum=True) as parquet:
-            yield lambda table: parquet.write_table(table.cast(schema))
-    elif known.name == "feather":
-        with pa.ipc.new_file(file, schema) as arrow:
+    if not known.delimiter:
+        parquet = partial(pq.ParquetWriter, write_page_checksum=True)
+        with (parquet if known.name == "parquet" else pa.ipc.new_file)(file, schema) as arrow:
             yield lambda table: arrow.write_table(table.cast(schema))
     else:  # by Python's writer: that of pyarrow puts quotes around every cell of text
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
@@ -321,16 +318,12 @@ def astropy_writer(file: IO[bytes], schema: pa.Schema, known: Format) -> Iterato
         table[field.name].unit = about(field, "unit")
         table[field.name].description = about(field, "description")
     with warnings.catch_warnings(action="ignore"):
-        if known.name == "ascii.ecsv":
-            text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-            table.write(text, format=known.name)
-            text.detach()
-        else:
-            if known.name == "fits":
-                table.convert_unicode_to_bytestring()
-            written = io.BytesIO()
-            table.write(written, format=known.name)
-            file.write(written.getvalue())
+        if known.name == "fits":
+            table.convert_unicode_to_bytestring()
+        written = io.StringIO() if known.name == "ascii.ecsv" else io.BytesIO()
+        table.write(written, format=known.name)
+    content = written.getvalue()
+    file.write(content.encode() if isinstance(content, str) else content)
 
 
 def _as_written(cell: Any) -> Any:
@@ -371,9 +364,34 @@ def _as_numpy(column: pa.ChunkedArray) -> Any:
     return np.array([str(_as_written(cell)) for cell in column.to_pylist()], dtype=str)
 
 
+def plain(column: Any) -> Any:
+    """Return plain cells: the values of a dictionary, and of text those that are not missing.
+
+    Text is trimmed; what stands for a missing value becomes null.
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_large_string(column.type):
+        column = column.cast(pa.string())
+    if column.type != pa.string():
+        return column
+    trimmed = pc.utf8_trim_whitespace(column)
+    missing = pc.is_in(pc.utf8_lower(trimmed), value_set=pa.array(MISSING))
+    return pc.if_else(missing, pa.scalar(None, pa.string()), trimmed)
+
+
+def can_be(cells: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
+    """Whether cells of text can be converted."""
+    try:
+        cells.cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 def _fits(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
     """Whether all cells can have a type, and look the same when they are written again."""
-    cells = present(column)
+    cells = plain(column)
     if kind == pa.bool_():
         return bool(pc.all(pc.match_substring_regex(cells, WORDS), min_count=0).as_py())
     names = pc.match_substring_regex(cells, LEADING_ZERO)
