@@ -35,7 +35,7 @@ import deconflow.plots
 from benchmarks import record
 from deconflow.__main__ import main as run_program
 from deconflow.demo import write_stars
-from deconflow.program.report import describe
+from deconflow.program.info import describe
 from deconflow.program.model_folder import load
 from deconflow.saving.model_files import DESCRIPTION, TABLE, WEIGHTS, read_folder
 

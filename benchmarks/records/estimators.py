@@ -7,7 +7,7 @@ from typing import Any
 
 import deconflow
 from benchmarks.laws import Array
-from deconflow.program.options import make_estimator
+from deconflow.program.methods import make_estimator
 
 
 def make(name: str, n_rows: int, seed: int) -> Any:

@@ -6,11 +6,16 @@ from typing import Annotated
 import typer
 
 from deconflow._version import __version__
-from deconflow.program.denoise import denoise, sample, score
-from deconflow.program.fit import compare, fit
+from deconflow.program.compare import compare
+from deconflow.program.denoise import denoise
+from deconflow.program.fit import fit
+from deconflow.program.info import info
 from deconflow.program.messages import KeepsWhatWasTyped, one_line_errors, say
-from deconflow.program.plot import plot, regress
-from deconflow.program.report import info, report
+from deconflow.program.plot import plot
+from deconflow.program.regress import regress
+from deconflow.program.report import report
+from deconflow.program.sample import sample
+from deconflow.program.score import score
 
 
 def demo(

@@ -181,10 +181,10 @@ def test_groups_by_a_column(folder):
 
 
 def test_compare_holds_out_whole_groups(folder, monkeypatch):
-    from deconflow.program import fit
+    from deconflow.program import compare
 
-    parts, split = [], fit._split
-    monkeypatch.setattr(fit, "_split", lambda *a: parts.append(split(*a)) or parts[-1])
+    parts, split = [], compare._split
+    monkeypatch.setattr(compare, "_split", lambda *a: parts.append(split(*a)) or parts[-1])
     _, objects = repeated(folder / "often.csv")
     said = ("compare", "often.csv", "-c", "x", "--methods", "kde", "-q")
     succeed(*said, "--groups", "star")
@@ -196,7 +196,7 @@ def test_compare_holds_out_whole_groups(folder, monkeypatch):
 
 
 def test_compare_says_when_it_is_luck():
-    from deconflow.program.fit import verdict
+    from deconflow.program.compare import verdict
 
     rng = np.random.default_rng(0)
     base = rng.normal(size=400)

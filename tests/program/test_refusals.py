@@ -279,7 +279,7 @@ def test_a_bug_is_one_line_too(folder, monkeypatch):
     def broken(path):
         raise KeyError("nobody thought of this")
 
-    monkeypatch.setattr("deconflow.program.report.load", broken)
+    monkeypatch.setattr("deconflow.program.info.load", broken)
     result = run("info", "model")
     assert result.exit_code == 1
     assert "KeyError: 'nobody thought of this'. Please report it" in result.output

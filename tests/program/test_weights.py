@@ -81,7 +81,7 @@ def test_weights_are_no_measured_column(folder):
 
 
 def test_methods_are_compared_by_weights():
-    from deconflow.program.fit import verdict
+    from deconflow.program.compare import verdict
 
     rng = np.random.default_rng(0)
     scores = {name: rng.normal(size=40) for name in ("xd", "kde")}

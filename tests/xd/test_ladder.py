@@ -103,9 +103,9 @@ def test_auto_says_where_covariances_are_shrunk(tmp_path):
     [
         ({"floor": 0.1}, 'Expected floor=0.0 with n_components="auto"'),
         ({"n_init": 3}, "Expected n_init=1 with"),
-        ({"init": {"means": np.zeros((1, 1))}}, "a mixture to start from; got \"auto\""),
+        ({"init": {"means": np.zeros((1, 1))}}, 'a mixture to start from; got "auto"'),
         ({"fixed": {"means": True}}, "Expected fixed=None with"),
-        ({"method": "minibatch"}, 'a number with minibatches'),
+        ({"method": "minibatch"}, "a number with minibatches"),
     ],
 )
 def test_auto_refuses_what_it_would_ignore(options, words):

@@ -7,7 +7,7 @@ from typing import Any, Self
 from deconflow import ranks
 from deconflow._types import ArrowTable
 from deconflow.program.messages import note
-from deconflow.program.options import METHODS, takes
+from deconflow.program.methods import METHODS, takes
 from deconflow.program.reading import Found
 from deconflow.streams import Overview, RowStream
 from deconflow.tables import Measurements, RowReader, refuse_empty_columns

@@ -11,7 +11,8 @@ import numpy as np
 
 from deconflow._types import Array
 from deconflow.program.messages import note
-from deconflow.program.options import Namespace, parameters_of
+from deconflow.program.methods import parameters_of
+from deconflow.program.options import Namespace
 from deconflow.ranges import parse_ranges
 from deconflow.refusals import refuse_if
 from deconflow.tables import (
