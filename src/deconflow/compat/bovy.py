@@ -34,7 +34,7 @@ from deconflow.xd import (
 )
 
 #: What the arguments are called elsewhere in this library, and here.
-NAMES = {"w": "ydata", "noise": "ycovar", "weights": "weight"}
+NAMES = {"w": "ydata", "noise": "ycovar", "sample_weight": "weight"}
 Fixed = bool | Sequence[bool] | None
 
 
@@ -121,7 +121,7 @@ def extreme_deconvolution(
     try:
         rows = _rows(ydata, ycovar, projection, weight, logweight)
     except (TypeError, ValueError) as error:  # by the names that arguments have here
-        words = re.sub(r"\b(w|noise|weights)\b", lambda found: NAMES[found[0]], str(error))
+        words = re.sub(r"\b(w|noise|sample_weight)\b", lambda found: NAMES[found[0]], str(error))
         raise type(error)(words) from error
     K, dx = getattr(xamp, "size", 0), rows.dim
     for name, array, shape in (
