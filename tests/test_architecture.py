@@ -1,6 +1,7 @@
 """The floor plan: layers, fronts of packages, one contract for all estimators, a quick start."""
 
 import ast
+import functools
 import inspect
 import re
 import subprocess
@@ -218,15 +219,18 @@ def test_editors_see_types_and_public_names():
     assert sorted(dir(deconflow)) == sorted(deconflow.__all__)
 
 
-def statements(paths):
-    """Statements of files, without docstrings."""
-    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text()))]
-    documented = sum(
-        ast.get_docstring(node) is not None
-        for node in nodes
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-    )
-    return sum(isinstance(node, ast.stmt) for node in nodes) - documented
+@functools.cache
+def statements(path):
+    """Statements of a file, without docstrings."""
+    return counted(ast.parse(path.read_text()))
+
+
+def counted(node):
+    inside = [each for name in ("body", "orelse", "finalbody", "handlers", "cases")
+              for each in getattr(node, name, []) if isinstance(each, ast.AST)]  # fmt: skip
+    described = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+    own = isinstance(node, ast.stmt) - (described and ast.get_docstring(node) is not None)
+    return own + sum(map(counted, inside))
 
 
 def test_the_house_keeps_to_its_budget():
@@ -236,7 +240,7 @@ def test_the_house_keeps_to_its_budget():
     parts = {name: list(paths) for name, paths in parts.items()}
     parts |= {"modules at the top": SOURCE.glob("*.py"), "src/deconflow": SOURCE.rglob("*.py")}
     parts |= {name: (ROOT / name).rglob("*.py") for name in ("tests", "benchmarks")}
-    used = {name.strip(): statements(paths) for name, paths in parts.items() if paths}
+    used = {name.strip(): sum(map(statements, paths)) for name, paths in parts.items() if paths}
     assert used.keys() == {name.strip() for name in budget}
     over = {name: count for name, count in used.items() if count > budget[name]}
     assert not over, "take code away, or raise the budget and say why"

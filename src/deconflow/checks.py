@@ -18,7 +18,6 @@ from array_api_compat import (
     is_torch_array,
 )
 from numpy.typing import ArrayLike
-from scipy import special
 
 from deconflow._types import AnyArray, Array
 
@@ -172,6 +171,15 @@ def first_bad(bad: Any) -> tuple[int, ...] | None:
     return tuple(int(i) for i in np.unravel_index(int(flags.argmax()), flags.shape))
 
 
+def refuse_if(wrong: object, words: str, error: type[Exception] = ValueError) -> None:
+    """Raise an error with these words if something is wrong.
+
+    The words are made in any case: use it where they cost next to nothing.
+    """
+    if wrong:
+        raise error(words)
+
+
 def refuse_where(
     bad: Any,
     expected: str,
@@ -269,7 +277,9 @@ def _without_na(values: Any) -> Any:
 
 
 def special_of(xp: ModuleType) -> Any:
-    """Special functions of a namespace: those of scipy and torch have the same names."""
+    """Special functions of a namespace; scipy, which is loaded late, and torch name them alike."""
+    from scipy import special
+
     return getattr(xp, "special", special)
 
 
@@ -315,7 +325,8 @@ def solve_lower(factor: Any, columns: Any) -> Any:
 
 def log_sum_exp(x: Any) -> Any:
     """Logarithm of a sum of exponentials over the last axis."""
-    return x.logsumexp(-1) if is_torch_array(x) else special.logsumexp(x, axis=-1)
+    xp = array_namespace(x)
+    return x.logsumexp(-1) if is_torch_array(x) else special_of(xp).logsumexp(x, axis=-1)
 
 
 def take(a: Any, rows: Any) -> Any:

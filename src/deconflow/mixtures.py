@@ -31,10 +31,10 @@ from deconflow.checks import (
     check_number,
     check_seed,
     refuse_extremes,
+    refuse_if,
 )
 from deconflow.noise import as_noise
 from deconflow.randomness import RandomState
-from deconflow.refusals import refuse_if
 from deconflow.saving import refuse
 
 LOG_2PI = float(np.log(2 * np.pi))

@@ -17,10 +17,9 @@ import numpy as np
 
 from deconflow import ranks
 from deconflow._types import Array, ArrowTable
-from deconflow.checks import check_integer
+from deconflow.checks import check_integer, refuse_if
 from deconflow.extras import need
 from deconflow.observations import Labels, Observations, OutOfReachError
-from deconflow.refusals import refuse_if
 from deconflow.tables import (
     Measurements,
     RowReader,

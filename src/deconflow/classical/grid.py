@@ -27,10 +27,10 @@ from scipy.stats import norm
 from sklearn.utils import check_random_state
 
 from deconflow._types import Array, IntArray
+from deconflow.checks import refuse_if
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState
-from deconflow.refusals import refuse_if
 from deconflow.saving import refuse
 
 #: How far the sum of saved values may be from one.

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deconflow._types import Array, BoolArray
-from deconflow.checks import as_floats, check_number
+from deconflow.checks import as_floats, check_number, refuse_if
 from deconflow.files import as_path, clear_write_errors
 from deconflow.frames import plain_table
 from deconflow.guests import as_guest
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian
 from deconflow.observations import Observations
-from deconflow.refusals import refuse_if
 from deconflow.xd import (
     SMALLEST_VARIANCE,
     Constraints,

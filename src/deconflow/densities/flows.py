@@ -8,6 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from deconflow.checks import refuse_if
 from deconflow.densities.base import (
     ConditionalMixture,
     Density,
@@ -27,7 +28,6 @@ from deconflow.densities.layers import (
     compose,
 )
 from deconflow.randomness import own_generator
-from deconflow.refusals import refuse_if
 
 #: How much the linear layers of a flow with plain networks mix the dimensions at the start. After
 #: some mixing every layer can change every dimension, whatever the order of the layers; where the

@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deconflow._types import Array, BoolArray, IntArray
+from deconflow.checks import refuse_if
 from deconflow.errors.learned import LearnedErrors, refuse_other_laws
 from deconflow.errors.likelihood import ErrorRows, Layout, Values, View, combined, look
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import FreeErrors, gaussian
 from deconflow.observations import Observations, check_groups
-from deconflow.refusals import refuse_if
 from deconflow.xd import (
     COMPONENTS_TO_TRY,
     FitSettings,

@@ -8,11 +8,10 @@ import numpy as np
 
 from deconflow._types import Array, IntArray
 from deconflow.certificate import Finding
-from deconflow.checks import refuse_where
+from deconflow.checks import refuse_if, refuse_where
 from deconflow.errors.likelihood import Values, covariances
 from deconflow.noise import FreeErrors, GaussianNoise, gaussian, in_call
 from deconflow.observations import Observations, check_groups
-from deconflow.refusals import refuse_if
 from deconflow.saving import refuse
 
 #: Larger standard errors leave as good as everything open: shares of a factor, of the usual error

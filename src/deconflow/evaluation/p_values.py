@@ -19,12 +19,11 @@ from sklearn.utils import check_random_state
 
 from deconflow._limits import rows_at_once
 from deconflow._types import Array, IntArray
-from deconflow.checks import as_floats, check_number, refuse_where
+from deconflow.checks import as_floats, check_number, refuse_if, refuse_where
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import GaussianNoise, Noise, gaussian
 from deconflow.observations import Observations
 from deconflow.randomness import RandomState, isolated_rng
-from deconflow.refusals import refuse_if
 from deconflow.standardising import Standardiser
 from deconflow.xd import expectation, lay_out
 

@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 from deconflow import ranks
+from deconflow.checks import refuse_if
 from deconflow.files import NoRoomError, replacing
 from deconflow.fitting.settings import Training
 from deconflow.objectives import RowData
 from deconflow.randomness import Draws
-from deconflow.refusals import refuse_if
 
 UNREADABLE = (
     RuntimeError,

@@ -15,10 +15,10 @@ from deconflow.checks import (
     is_torch_array,
     like,
     moved,
+    refuse_if,
     refuse_where,
     take,
 )
-from deconflow.refusals import refuse_if
 
 #: Lower and upper ends of each value's truth, infinite where there is none.
 Ends = tuple[Array, Array]

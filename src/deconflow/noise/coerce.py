@@ -7,10 +7,9 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from deconflow._types import Array
-from deconflow.checks import as_floats, take
+from deconflow.checks import as_floats, refuse_if, take
 from deconflow.noise.base import Noise, Reading, RowIndex
 from deconflow.noise.gaussian_noise import FreeErrors, from_covariance, from_sd
-from deconflow.refusals import refuse_if
 
 ACCEPTED = (
     "standard deviations (D,) or (N, D), covariances (D, D) or (N, D, D), a deconflow noise, "

@@ -22,6 +22,7 @@ from deconflow.checks import (
     as_array,
     as_parameter,
     like,
+    refuse_if,
     refuse_where,
     special_of,
 )
@@ -30,7 +31,6 @@ from deconflow.noise.gaussian_noise import gaussian
 from deconflow.noise.mixture_fits import fit_scales, fit_tables
 from deconflow.noise.mixture_noise import IndependentMixture
 from deconflow.randomness import own_rng
-from deconflow.refusals import refuse_if
 
 __all__ = ["BY_ERROR", "TableNoise", "laplace", "split_normal", "student_t", "uniform"]
 

@@ -12,6 +12,7 @@ from deconflow.checks import (
     check_choice,
     first_bad,
     refuse_extremes,
+    refuse_if,
     refuse_where,
 )
 from deconflow.noise.base import Noise, Table
@@ -19,7 +20,6 @@ from deconflow.noise.distributions import student_t
 from deconflow.noise.gaussian_noise import of_covariance
 from deconflow.noise.mixture_fits import fit_tables
 from deconflow.noise.mixture_noise import ValueMixtures
-from deconflow.refusals import refuse_if
 
 WAYS = ("mean", "pooled", "rows")
 #: Gaussians for what a mean says of the truth where errors change with it.

@@ -13,13 +13,13 @@ from deconflow.checks import (
     as_floats,
     first_bad,
     refuse_extremes,
+    refuse_if,
     refuse_where,
     warn_caller,
 )
 from deconflow.noise.base import KeptDraws, Noise
 from deconflow.noise.gaussian_noise import of_covariance
 from deconflow.noise.mixture_noise import gaussian_mixture
-from deconflow.refusals import refuse_if
 
 #: Largest number of coordinates of draws in a chunk.
 NUMBERS_AT_ONCE = 2_000_000

@@ -16,6 +16,7 @@ from deconflow.checks import (
     as_parameter,
     diagonals,
     like,
+    refuse_if,
     refuse_where,
     solve_lower,
     take,
@@ -29,7 +30,6 @@ from deconflow.noise.base import (
     total,
 )
 from deconflow.randomness import normal
-from deconflow.refusals import refuse_if
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 #: Arrays of the size of the covariances that it takes to check and factor them.

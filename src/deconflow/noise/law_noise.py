@@ -33,6 +33,7 @@ from deconflow.checks import (
     as_parameter,
     is_torch_array,
     like,
+    refuse_if,
     refuse_where,
     take,
 )
@@ -58,7 +59,6 @@ from deconflow.noise.mixture_noise import (
     ValueMixtures,
 )
 from deconflow.randomness import isolated_rng
-from deconflow.refusals import refuse_if
 from deconflow.torch_modes import lend_generator
 
 Law = Callable[..., Any]

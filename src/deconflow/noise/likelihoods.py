@@ -23,6 +23,7 @@ from deconflow.checks import (
     as_parameter,
     is_torch_array,
     like,
+    refuse_if,
     refuse_where,
 )
 from deconflow.noise.base import Ends, Noise, OtherNoise, Reading, RowIndex, total
@@ -32,7 +33,6 @@ from deconflow.noise.mixture_fits import images
 from deconflow.noise.mixture_noise import IndependentMixture
 from deconflow.noise.value_likelihoods import Measuring, ValueLikelihoods, different
 from deconflow.randomness import isolated_rng, own_rng
-from deconflow.refusals import refuse_if
 
 #: Gaussians for the likelihood of a value, in rows of one value and of several.
 PARTS_OF_ONE, PARTS_OF_MANY = 4, 3

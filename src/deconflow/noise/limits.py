@@ -20,6 +20,7 @@ from deconflow.checks import (
     as_parameter,
     diagonals,
     like,
+    refuse_if,
     refuse_where,
     special_of,
 )
@@ -27,7 +28,6 @@ from deconflow.noise.base import JointMixture, Noise, NoiseMixture, Reading, Row
 from deconflow.noise.coerce import as_noise, rows_of_law
 from deconflow.noise.gaussian_noise import GaussianNoise
 from deconflow.randomness import normal, own_rng, uniform
-from deconflow.refusals import refuse_if
 
 #: How far beyond a limit the truth may lie, in units of the spread of its column; see
 #: :class:`LimitedNoise`. Twice as far changes nothing.

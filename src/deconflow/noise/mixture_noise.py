@@ -16,6 +16,7 @@ from deconflow.checks import (
     diagonals,
     like,
     log_sum_exp,
+    refuse_if,
     refuse_where,
     solve_lower,
 )
@@ -33,7 +34,6 @@ from deconflow.noise.gaussian_noise import (
     psd_cholesky,
 )
 from deconflow.randomness import normal, own_rng
-from deconflow.refusals import refuse_if
 
 #: Largest number of Gaussians for a row of independent values.
 MOST_PARTS = 256

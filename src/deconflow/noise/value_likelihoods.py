@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import Array, BoolArray, IntArray
+from deconflow.checks import refuse_if
 from deconflow.noise.base import ByRow, Table
 from deconflow.noise.mixture_fits import fit_folded
-from deconflow.refusals import refuse_if
 
 #: Log-likelihoods ``(U, G)`` at truths ``(U, G)``, a row for each likelihood.
 LogLikelihood = Callable[[Array], Array]

@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike
 from scipy.ndimage import gaussian_filter1d, median_filter
 
 from deconflow._types import AnyArray, Array
-from deconflow.checks import check_integer
+from deconflow.checks import check_integer, refuse_if
 from deconflow.core import EVERYTHING, has_noise, observe, refuse
 from deconflow.estimators import FittedDensity, Posterior, column_numbers
 from deconflow.models import measured_values
-from deconflow.refusals import refuse_if
 
 DRAWS = 20_000
 POSTERIOR_DRAWS, PROPOSALS = 2000, 4000

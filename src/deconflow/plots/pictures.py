@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import binom
 
 from deconflow._types import AnyArray, Array
+from deconflow.checks import refuse_if
 from deconflow.plots.drawing import (
     AGAIN,
     DATA,
@@ -31,7 +32,6 @@ from deconflow.plots.drawing import (
     some_of,
     to_simulate,
 )
-from deconflow.refusals import refuse_if
 from deconflow.trust import predictive_ranks, simulate_like
 
 SHOWN = 20_000

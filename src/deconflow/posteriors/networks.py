@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import AffineTransform, Transform, constraints, identity_transform
 
+from deconflow.checks import refuse_if
 from deconflow.densities import (
     Architecture,
     AutoregressiveLayer,
@@ -27,7 +28,6 @@ from deconflow.posteriors.mixtures import (
     standard_posterior,
 )
 from deconflow.randomness import own_generator
-from deconflow.refusals import refuse_if
 
 SOFT_LIMIT = 10.0
 LARGEST_LOG_SD = 5.0

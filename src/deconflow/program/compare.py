@@ -7,6 +7,7 @@ import numpy as np
 import typer
 
 from deconflow._types import AnyArray, Array
+from deconflow.checks import refuse_if
 from deconflow.program.messages import note, one_line_errors, say
 from deconflow.program.methods import check_known, make_estimator, parameters_of
 from deconflow.program.options import ABOUT_ROWS, Namespace, Quiet, Seed, with_options
@@ -16,7 +17,6 @@ from deconflow.program.reading import (
     refuse_too_large,
 )
 from deconflow.progress import Progress
-from deconflow.refusals import refuse_if
 from deconflow.tables import Rows, split_list
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import typer
 
 from deconflow._types import Array
+from deconflow.checks import refuse_if
 from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Chunk, Model, Output, Prefix, Quiet, Seed, Table
 from deconflow.program.streaming import NewColumn, append_columns, open_for, report_counts
 from deconflow.ranges import Range, parse_ranges
-from deconflow.refusals import refuse_if
 from deconflow.tables import (
     Rows,
     Source,

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from deconflow import ranks
+from deconflow.checks import refuse_if
 from deconflow.files import clear_write_errors, locked_folder
 from deconflow.program.messages import TYPED, note, now, one_line_errors, say, speaks
 from deconflow.program.methods import (
@@ -40,7 +41,6 @@ from deconflow.program.reading import (
     selection_of,
 )
 from deconflow.progress import Progress
-from deconflow.refusals import refuse_if
 from deconflow.saving import ABOUT_ONE_RUN, TABLE, check_free, to_json
 from deconflow.tables import STANDARD
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace as Namespace
 from typing import Any
 
-from deconflow.refusals import refuse_if
+from deconflow.checks import refuse_if
 from deconflow.tables import parse_atoms, parse_bounds
 
 #: Of Extreme Deconvolution with a number of components: it must not collapse.

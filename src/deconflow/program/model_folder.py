@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from deconflow.certificate import Certificate
+from deconflow.checks import refuse_if
 from deconflow.program.methods import method_of_class
 from deconflow.program.reading import refuse_too_large
-from deconflow.refusals import refuse_if
 from deconflow.saving import TABLE, ModelFiles, parse_json, read_folder
 from deconflow.tables import (
     Columns,

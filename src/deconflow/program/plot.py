@@ -7,11 +7,11 @@ import numpy as np
 import typer
 
 from deconflow import extras
+from deconflow.checks import refuse_if
 from deconflow.files import replacing
 from deconflow.program.messages import one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
-from deconflow.refusals import refuse_if
 from deconflow.tables import Measurements, Rows, is_many, split_list, split_part
 
 KINDS = ("corner", "marginals", "row", "before_after", "diagnostics")

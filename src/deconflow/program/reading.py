@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import Array
+from deconflow.checks import refuse_if
 from deconflow.program.messages import note
 from deconflow.program.methods import parameters_of
 from deconflow.program.options import Namespace
 from deconflow.ranges import parse_ranges
-from deconflow.refusals import refuse_if
 from deconflow.tables import (
     Columns,
     Measurements,

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from deconflow.checks import refuse_if
 from deconflow.extras import need
 from deconflow.program.messages import note, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed
 from deconflow.program.plot import check_picture, measured_rows, need_plots, save
 from deconflow.program.streaming import NewColumn, new_fields
-from deconflow.refusals import refuse_if
 from deconflow.tables import Measurements, format_of, split_list, writing
 
 LEVEL = 0.9

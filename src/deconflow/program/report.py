@@ -14,12 +14,12 @@ import numpy as np
 import typer
 
 from deconflow._version import __version__
+from deconflow.checks import refuse_if
 from deconflow.files import replacing
 from deconflow.program.messages import TYPED, now, one_line_errors, say
 from deconflow.program.model_folder import ModelFolder, load
 from deconflow.program.options import Model, OptionalTable, Seed, as_options
 from deconflow.program.plot import draw, measured_rows, need_plots
-from deconflow.refusals import refuse_if
 from deconflow.tables import COUNTS, Measurements, Rows
 
 #: Correlations that are shown; of more, the largest.

@@ -11,9 +11,9 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from deconflow._types import AnyArray, Array, ArrowTable
+from deconflow.checks import refuse_if
 from deconflow.extras import need
 from deconflow.program.messages import note
-from deconflow.refusals import refuse_if
 from deconflow.tables import (
     STANDARD,
     RowReader,

@@ -18,8 +18,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from deconflow.checks import refuse_if
 from deconflow.files import as_path
-from deconflow.refusals import refuse_if
 
 Arrays = dict[str, Any]
 #: The only key of what stands in JSON for an array: its name in the other file.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deconflow._types import Array, BoolArray
-from deconflow.refusals import refuse_if
+from deconflow.checks import refuse_if
 from deconflow.tables.formats import Source, is_list, row_name
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deconflow.checks import refuse_if
 from deconflow.extras import need
-from deconflow.refusals import refuse_if
 
 if TYPE_CHECKING:
     import pyarrow as pa

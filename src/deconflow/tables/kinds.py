@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from deconflow import noise as laws
 from deconflow._types import AnyArray, Array, BoolArray, IntArray
-from deconflow.refusals import refuse_if
+from deconflow.checks import refuse_if
 from deconflow.tables.columns import (
     COUNTS,
     MULTIPLYING,

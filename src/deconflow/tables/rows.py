@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deconflow._types import AnyArray, Array, BoolArray, IntArray
+from deconflow.checks import refuse_if
 from deconflow.extras import need
 from deconflow.files import replacing
-from deconflow.refusals import refuse_if
 from deconflow.tables.columns import MULTIPLYING, Columns, check_available, split_list
 from deconflow.tables.formats import (
     ENDINGS,

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import Array, BoolArray, IntArray
+from deconflow.checks import refuse_if
 from deconflow.noise import Ends, GaussianNoise, Noise
 from deconflow.observations import Observations
-from deconflow.refusals import refuse_if
 
 #: Images per row; of more that there could be, each row gets some by chance.
 MOST_MIRRORS = 9

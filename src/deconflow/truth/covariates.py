@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import AnyArray, Array, BoolArray
-from deconflow.checks import refuse_extremes, refuse_where
+from deconflow.checks import refuse_extremes, refuse_if, refuse_where
 from deconflow.frames import refuse_other_rows
 from deconflow.observations import Observations
-from deconflow.refusals import refuse_if
 
 #: The word for the logarithms of the rows' own errors.
 NOISE = "noise"

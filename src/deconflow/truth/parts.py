@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from deconflow._types import Array
-from deconflow.checks import as_floats, moved, refuse_where
+from deconflow.checks import as_floats, moved, refuse_if, refuse_where
 from deconflow.noise import is_distribution
 from deconflow.observations import Observations
-from deconflow.refusals import refuse_if
 from deconflow.truth.bounds import Bounds
 
 UNIFORM = "uniform"

@@ -13,9 +13,9 @@ from scipy.special import logsumexp
 from sklearn.model_selection import KFold
 
 from deconflow._types import AnyArray, Array, BoolArray, IntArray
+from deconflow.checks import refuse_if
 from deconflow.mixtures import GaussianMixture, mix
 from deconflow.observations import Observations, seen_in_groups
-from deconflow.refusals import refuse_if
 from deconflow.xd.em import EMResult
 from deconflow.xd.expectation import expectation
 from deconflow.xd.fit import FitSettings, PreparedData, n_parameters

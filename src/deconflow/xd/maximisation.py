@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deconflow._types import Array, BoolArray
-from deconflow.checks import as_floats
+from deconflow.checks import as_floats, refuse_if
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations, check_weights
-from deconflow.refusals import refuse_if
 from deconflow.xd.expectation import expectation
 from deconflow.xd.layout import KernelRows, lay_out
 
