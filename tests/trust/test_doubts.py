@@ -145,7 +145,7 @@ def test_exact_values_beside_noisy_ones():
 def test_a_check_that_cannot_tell_says_why():
     w, sd, _ = right(300, np.random.default_rng(0))
     few = judged(XDGMM(1), w[:99], sd[:99]).in_words()
-    assert "There are too few rows for a check." in few
+    assert "No test could be made: there are too few rows." in few
     assert "No reason for doubt" not in few
     grouped = judged(XDGMM(1), w, sd, groups=np.arange(300) % 8)
     assert grouped.finding("joint").reason == "there are too few rows"
