@@ -14,6 +14,8 @@ LARGEST_GAP, LOWEST_REFRESH = 0.1, 0.05
 #: because far out, where verdicts are made, p-values are rougher than they are near one half.
 FALSE_ALARMS = 0.01
 LOW_SIZE, MOST_ROUGH = 10, 0.05
+#: After all causes.
+MANY = 1000
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,11 @@ class Finding:
         What else was measured.
     reason : str
         Why it cannot tell; empty if it can.
-    explains : bool
-        Whether it explains better than any other check what another one has objected to.
+    explains : int
+        1 for the cause that explains best what is wrong, 2 for the next where that is taken into
+        account, and so on; 0 for none.
+    because : str
+        Why it is no reason for doubt, whatever its p-value; empty for no such reason.
     kind : str
         ``"count"``, ``"rows"``, ``"noise"``, or ``"fit"`` for one that finds something wrong, but
         not what.
@@ -54,7 +59,8 @@ class Finding:
     columns: tuple[str, ...] = ()
     numbers: dict[str, float] = field(default_factory=dict)
     reason: str = ""
-    explains: bool = False
+    explains: int = 0
+    because: str = ""
     kind: str = "rows"
     name: str = ""
     meaning: str = ""
@@ -134,9 +140,16 @@ class Certificate:
         What names a cause comes before what says only that something does not fit; causes are in
         the order of the log-likelihood that they would gain.
         """
-        limit = FALSE_ALARMS / max(1, sum(each.tested for each in self.findings))
-        alarming = [f for f in self.findings if f.explains or (f.p is not None and f.p < limit)]
-        return sorted(alarming, key=lambda f: (f.kind == "fit", -f.gain))
+        alarming = [
+            f for f in self.findings
+            if f.explains or (f.p is not None and f.p < self.limit and not f.because)
+        ]  # fmt: skip
+        return sorted(alarming, key=lambda f: (f.explains or MANY, f.kind == "fit", -f.gain))
+
+    @property
+    def limit(self) -> float:
+        """The p-value below which a check is a reason for doubt."""
+        return FALSE_ALARMS / max(1, sum(each.tested for each in self.findings))
 
     def finding(self, check: str) -> Finding | None:
         """Return what one check has found; None if it was not made."""
@@ -180,7 +193,8 @@ class Certificate:
                 p=float(self.gap <= LARGEST_GAP),
                 name="bounds of log p(w)",
                 meaning="the true value lies between two bounds; below 0.1 is good",
-                figure=f"{self.gap:.4f} +- {self.gap_error:.4f} apart, simulated rows",
+                figure=f"{self.gap:.4f} +- {self.gap_error:.4f} apart, simulated rows"
+                + ", closer than the draws can tell" * (self.gap < 0),
                 caution=f"lower and upper bound of log p(w) differ by {self.gap:.2f} on simulated "
                 "rows: the posterior is not resolved",
             )
@@ -212,12 +226,14 @@ class Certificate:
     def sentences(self) -> list[str]:
         """Return the verdicts, in words."""
         found = [f"CAUTION: {warning}." for warning in self.warnings]
-        if len(self.cautions) > 1:
+        causes = [each for each in self.cautions if each.explains]
+        if len(self.cautions) > len(causes) > 0:
             found[0] += " What follows may be a consequence of it."
-        if not found and self.findings and not any(each.tested for each in self.findings):
-            found.append("There are too few rows for a check.")
-        elif not found and (self.held_out is not None or self.findings):
-            found.append("No reason for doubt was found.")
+        usual = [each.name for each in self.findings if each.because and causes]
+        if usual:
+            found[0] += f" With this taken into account: {', '.join(usual)} as usual."
+        if not found and (self.held_out is not None or self.findings):
+            found.append(self._no_doubt())
         if self.fitted is not None:
             all_rows = self.fitted_of in (None, self.fitted_rows)
             which = "" if all_rows else f" of the {self.fitted_of}, taken at random"
@@ -236,6 +252,20 @@ class Certificate:
                 f"{rough:.0%} of rows; they {usable}."
             )
         return found
+
+    def _no_doubt(self) -> str:
+        """Say how many checks were made, and which could not be."""
+        made = [each for each in self.findings if each.p is not None]
+        missed: dict[str, list[str]] = {}
+        for each in self.findings:
+            if each.p is None:
+                missed.setdefault(each.reason, []).append(each.name)
+        if len(missed) == 1 and not any(each.tested for each in made):
+            return f"No test could be made: {next(iter(missed))}."
+        found = f"No reason for doubt was found in {len(made)} check{'s' * (len(made) != 1)}"
+        count = len(self.findings) - len(made)
+        why = "; ".join(f"{', '.join(names)} ({reason})" for reason, names in missed.items())
+        return f"{found}; {count} could not be made: {why}." if missed else f"{found}."
 
     def in_words(self) -> str:
         """Say it in a few lines: figures, then sentences."""

@@ -95,7 +95,7 @@ def test_every_figure_of_a_certificate_is_explained():
     assert len(meanings) == 6 + len(CHECKS)
     for meaning in meanings.values():
         assert meaning in good
-    assert "<p>12 flows.</p><p>No reason for doubt was found.</p>" in good
+    assert "<p>12 flows.</p><p>No reason for doubt was found in 1 check; " in good
     assert "<td>-1.0000 +- 0.1000 per row</td>" in good
     assert 'class="caution"' not in good
     doubtful = trust(Certificate(**GOOD | {"gap": 0.5}))

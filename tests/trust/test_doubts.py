@@ -88,6 +88,36 @@ def test_only_a_fitted_alternative_has_a_gain_and_a_value(check, numbers, estima
     assert f"{next(iter(estimate.values())):g}" in caution
 
 
+def test_one_cause_is_one_caution():
+    """With the errors as they are, everything else is usual; what was not wrong stays so."""
+    found = wrong("errors overstated by half")
+    assert named(found) == ["factor"]
+    others = [each for each in found.findings if each.because]
+    assert others
+    assert all("usual with this cause: size of the errors" in each.figure for each in others)
+    assert f"With this taken into account: {others[0].name}" in found.in_words()
+
+
+def test_what_no_other_noise_explains_is_no_caution():
+    """A truth with heavy tails: t noise was tried, and does not fit better."""
+    rng = np.random.default_rng(10)
+    v = rng.standard_t(2.5, size=(ROWS, 2))
+    sd = rng.uniform(0.2, 0.7, size=v.shape)
+    model = Deconvolver(quick=True, random_state=0).fit(v + sd * rng.normal(size=v.shape), noise=sd)
+    assert not {"tails", "outliers"} & {*named(model.certificate_)}
+
+
+def test_clumps_one_after_the_other_are_no_reason_for_doubt():
+    """Rows ten apart are as alike as neighbours; the twin is the table of 40 objects."""
+    rng = np.random.default_rng(11)
+    v = np.concatenate([rng.normal(-2, 0.3, (600, 1)), rng.normal(1, 0.6, (600, 1))])
+    w = v + 0.5 * rng.normal(size=v.shape)
+    found = judged(XDGMM(2, random_state=0), w, 0.5)
+    assert found.finding("order").numbers["correlation"] > 0.4
+    assert found.trusted
+    assert "order" in named(wrong("40 objects, 50 rows each"))
+
+
 @pytest.mark.parametrize("slope", [0.0, 1.0])
 def test_truths_that_depend_on_their_errors(slope):
     """Faint things are other things: the mean of the truth grows with the error."""
@@ -145,7 +175,9 @@ def test_exact_values_beside_noisy_ones():
 def test_a_check_that_cannot_tell_says_why():
     w, sd, _ = right(300, np.random.default_rng(0))
     few = judged(XDGMM(1), w[:99], sd[:99]).in_words()
-    assert "There are too few rows for a check." in few
+    assert "No test could be made: there are too few rows." in few
+    counts = judged(XDGMM(1), np.random.default_rng(0).poisson(9.0, (300, 1)), noise.poisson())
+    assert re.search(r"doubt was found in \d checks; \d+ could not be made: ", counts.in_words())
     assert "No reason for doubt" not in few
     grouped = judged(XDGMM(1), w, sd, groups=np.arange(300) % 8)
     assert grouped.finding("joint").reason == "there are too few rows"

@@ -204,6 +204,18 @@ def test_several_functions_at_once():
     assert np.median(wrong) < 1e-3
 
 
+@pytest.mark.parametrize("odd", [0.0, 1e6])
+def test_no_row_decides(odd):
+    """A row moves a sum by about half its standard deviation at most; its own figure is kept."""
+    values = np.random.default_rng(4).normal(size=(ROWS, DRAWS + 1))
+    comparison = Comparison(0 * values[..., None], np.ones(ROWS))
+    before = comparison.sums(values[..., None]).z[0]
+    values[0, 0] = odd
+    after = comparison.sums(values[..., None])
+    assert abs(after.z[0] - before) < 0.7
+    assert (abs(after.unbounded[0] - before) > 1000) == (odd > 0)
+
+
 def test_row_weights_count():
     values = np.random.default_rng(3).normal(size=(60, 8))
     weights = np.r_[np.full(30, 2.0), np.zeros(30)]

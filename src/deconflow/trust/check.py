@@ -60,8 +60,9 @@ LIKELIHOOD = "each row has a likelihood that depends on what was measured, as a 
 CONSTANT = "a column is constant"
 GROUPS = "rows of a group belong together"
 
-#: Numbers that a cause is described by, and the noise that it would be.
-Alternative = tuple[dict[str, float], Noise]
+#: Numbers that a cause is described by; what the rows would be with it, or their noise; and the
+#: logarithm of the volume by which densities of the rows have changed.
+Alternative = tuple[dict[str, float], Observations | Noise, float]
 #: Words with names of a finding's numbers, ``where`` and ``gain`` in braces, or what makes them.
 Words = str | Callable[[Finding], str]
 
@@ -136,11 +137,18 @@ class Case:
 
     @cached_property
     def of_noise(self) -> Table:
-        """Rows with companions of a density that fits them: others say nothing of the noise."""
-        if self.log_p is None:
-            return self.of_model
-        better = self.of_model.in_units
-        return make_table(self.rows, better.sample, self.names, better, self.seed)
+        """Rows with companions of the mixture that looks at them.
+
+        Those of a model that the mixture is not would say more about this difference than about
+        the noise, and differ from fit to fit.
+        """
+        lens = self.of_model.in_units
+        return make_table(self.rows, lens.sample, self.names, lens, self.seed)
+
+    def changed(self, rows: Observations, mixture: GaussianMixture) -> "Case":
+        """Return the case of other rows, with a mixture that fits these."""
+        rows = replace(rows, groups=None)
+        return Case(rows, mixture.sample, self.names, mixture, seed=self.seed)
 
 
 @dataclass(frozen=True)
@@ -161,10 +169,10 @@ class Check:
     kind : str
         As for :class:`~deconflow.certificate.Finding`.
     alternative : function or None
-        Noise that would explain a finding, for each of the sizes; the mixture is fitted again under
-        each. It raises if such noise cannot be.
+        Rows, or their noise, as they would be with the cause that the check looks for, for each of
+        the sizes; the mixture is fitted to each. It raises if there can be no such noise.
     sizes : tuple of float
-        How large the changes of the noise are.
+        How large the changes are.
     additive : bool
         Whether it takes only noise that is added to the true values.
     """
@@ -176,7 +184,7 @@ class Check:
     figure: Words = ""
     kind: str = "rows"
     alternative: Any = None
-    sizes: tuple[float, ...] = ()
+    sizes: tuple[float, ...] = (1.0,)
     additive: bool = True
 
     def made(self, case: Case) -> Finding | None:
@@ -199,7 +207,7 @@ class Check:
             return replace(about, figure=f"cannot tell: {finding.reason}")
         figure, caution = (_filled(words, finding) for words in (self.figure, self.caution))
         if self.kind != "count":
-            figure = "; ".join(filter(None, [figure, f"p {finding.p:.2g}"]))
+            figure = "; ".join(filter(None, [figure, f"p {finding.p:.2g}", finding.because]))
         return replace(about, figure=figure, caution=caution)
 
 
@@ -221,7 +229,8 @@ def worst(
         most = "there are more than six columns, or every pair of them has missing values"
         return Finding(reason="there is one column" if few else most)
     functions = [function(each) for each in choices]
-    z = table.sums(functions).z
+    sums = table.sums(functions)
+    z = sums.z
     signal = np.array([each[:, 1:].std() for each in functions])
     known = ~np.isnan(z) & ((signal > LEAST_SIGNAL) | (side == 1))
     if not known.any():
@@ -234,4 +243,5 @@ def worst(
     top = float(z[most_at])
     gain = 0.5 * top**2 if side == 2 or top > 0 else 0.0
     columns = tuple(table.names[d] for d in choices[most_at])
-    return Finding("", of_smallest(p[known]), gain, columns, {"z": top})
+    numbers = {"z": top, "unbounded z": float(sums.unbounded[most_at])}
+    return Finding("", of_smallest(p[known]), gain, columns, numbers)

@@ -1,12 +1,15 @@
 """All checks of a fit, in the order in which they are shown: a new one is a file and a line."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
 from deconflow.certificate import Certificate, Finding
+from deconflow.mixtures import GaussianMixture
 from deconflow.noise import Noise
+from deconflow.observations import Observations
 from deconflow.trust.check import FLOOR, UNFIT, Case, Check, Table
 from deconflow.trust.checks import (
     columns,
@@ -48,20 +51,27 @@ CHECKS: dict[str, Check] = {
 }
 #: Once a test has objected to the noise, all that have such a p-value may be the reason.
 SUSPECT = 0.05
+#: What a cause gains at least in log-likelihood, where a mixture is fitted with and without it.
+LEAST_GAIN = 4.0
+#: What heavier tails must gain more to come before errors of another size, which say less, where
+#: these give reason for doubt by themselves.
+PLAINER = 10.0
+REFUTED = "but nothing of the kind that was tried fits better"
+#: Causes that are taken into account, one after the other.
+MOST_CAUSES = 3
 #: Steps of EM at most; fewer where the noise is a mixture of Gaussians, and each takes long.
 STEPS, STEPS_OF_MANY = 200, 60
+
+#: Rows as they would be with a cause, and the mixture that fits them.
+Changed = tuple[Observations, GaussianMixture]
 
 
 def find_doubts(case: Case) -> tuple[Finding, ...]:
     """Check a fit and the rows that it was made of."""
-    made = {key: check.made(case) for key, check in CHECKS.items()}
-    findings = {
-        key: replace(each, check=key, kind=CHECKS[key].kind)
-        for key, each in made.items()
-        if each is not None
-    }
+    findings = _made(case, CHECKS)
+    limit = Certificate(findings=tuple(findings.values())).limit
     with suppress(*UNFIT):
-        findings |= _with_causes(case, findings)
+        findings |= _with_causes(case, findings, limit)
     return tuple(worded(each) for each in findings.values())
 
 
@@ -70,43 +80,76 @@ def worded(finding: Finding) -> Finding:
     return CHECKS[finding.check].worded(finding)
 
 
-def _with_causes(case: Case, findings: dict[str, Finding]) -> dict[str, Finding]:
-    """Where a test objects to the noise, fit what may be the reason, and mark the best.
+def _made(case: Case, names: Iterable[str]) -> dict[str, Finding]:
+    made = {name: CHECKS[name].made(case) for name in names}
+    return {
+        name: replace(found, check=name, kind=CHECKS[name].kind)
+        for name, found in made.items()
+        if found is not None
+    }
+
+
+def _below(findings: dict[str, Finding], limit: float) -> dict[str, Finding]:
+    return {name: each for name, each in findings.items() if each.p is not None and each.p < limit}
+
+
+def _with_causes(
+    case: Case, findings: dict[str, Finding], limit: float, number: int = 1
+) -> dict[str, Finding]:
+    """Find the cause that fits best, and what is still wrong with it taken into account.
 
     Several tests may object at once, since errors that are too small look like heavy tails, too.
     """
-    cautions = Certificate(findings=tuple(findings.values())).cautions
-    if not any(each.kind == "noise" for each in cautions):
-        return {}
-    usual = _log_likelihood(case.of_noise, case.of_noise.data.noise)
-    suspects = {
-        key: _refitted(case.of_noise, each, usual)
-        for key, each in findings.items()
-        if each.kind == "noise" and each.p is not None and each.p < SUSPECT
-    }
-    best = max(suspects, key=lambda key: suspects[key].gain)
-    return suspects | {best: replace(suspects[best], explains=True)}
+    alarming = _below(findings, limit)
+    noise = {name: each for name, each in findings.items() if each.kind == "noise"}
+    open_to_it = any(each.kind in ("noise", "fit") for each in alarming.values())
+    suspects = alarming | (_below(noise, SUSPECT) if open_to_it else {})
+    usual = 0.0
+    if any(CHECKS[name].alternative for name in suspects):
+        usual = _fitted(case.of_noise, case.of_noise.data)[0]
+    tried = {name: _refitted(case, each, usual) for name, each in suspects.items()}
+    told = {name: each for name, (each, _) in tried.items() if name in alarming or not each.because}
+    causes = [name for name, each in told.items() if not each.because]
+    if not causes:
+        return told
+    best = max(causes, key=lambda name: (told[name].kind != "fit", told[name].gain))
+    plain = {*causes} & alarming.keys() & {"factor"}
+    if best == "tails" and plain and told["factor"].gain > told[best].gain - PLAINER:
+        best = "factor"
+    told[best] = replace(told[best], explains=number)
+    changed = tried[best][1]
+    if changed is None or number == MOST_CAUSES:
+        return told
+    later = case.changed(*changed)
+    left = _below(_made(later, [name for name in alarming if name != best]), limit)
+    for name in alarming.keys() - left.keys() - {best}:
+        told[name] = replace(told[name], because=f"usual with this cause: {CHECKS[best].name}")
+    return told | left | _with_causes(later, left, limit, number + 1)
 
 
-def _refitted(table: Table, finding: Finding, usual: float) -> Finding:
-    """Fit every alternative of a check, and keep the best, with its gain in log-likelihood."""
+def _refitted(case: Case, finding: Finding, usual: float) -> tuple[Finding, Changed | None]:
+    """Fit every alternative of a check, and keep the best if its gain is enough."""
     check, fits = CHECKS[finding.check], []
-    for size in check.sizes:
+    for size in check.sizes if check.alternative else ():
         with suppress(*UNFIT):  # not every correlation is possible with the others
-            numbers, noise = check.alternative(table, finding, size)
-            fits.append((_log_likelihood(table, noise), numbers))
+            numbers, changed, volume = check.alternative(case.of_noise, finding, size)
+            rows = changed
+            if isinstance(changed, Noise):
+                rows = replace(case.of_noise.data, noise=changed)
+            log_likelihood, mixture = _fitted(case.of_noise, rows)
+            fits.append((log_likelihood - volume - usual, numbers, (rows, mixture)))
     if not fits:
-        return finding
-    best, numbers = max(fits, key=lambda fit: fit[0])
-    better = numbers if best > usual else {}
-    return replace(finding, gain=max(best - usual, 0.0), numbers=finding.numbers | better)
+        return finding, None
+    gain, numbers, changed = max(fits, key=lambda fit: fit[0])
+    if gain < LEAST_GAIN:
+        return replace(finding, gain=0.0, because=REFUTED), None
+    return replace(finding, gain=gain, numbers=finding.numbers | numbers), changed
 
 
-def _log_likelihood(table: Table, noise: Noise) -> float:
-    """Log-likelihood of all rows that are looked at, by the mixture fitted under this noise."""
-    data = replace(table.data, noise=noise)
-    steps = STEPS if noise.as_mixture().n_parts == 1 else STEPS_OF_MANY
+def _fitted(table: Table, rows: Observations) -> tuple[float, GaussianMixture]:
+    """Return the log-likelihood of rows by the mixture that is fitted to them, and the mixture."""
+    steps = STEPS if rows.noise.as_mixture().n_parts == 1 else STEPS_OF_MANY
     stopping = Stopping(tol=1e-6, max_iter=steps, accelerate=True)
     settings = FitSettings(table.mixture.n_components, floor=FLOOR, stopping=stopping)
-    fitted = PreparedData(data).fit(settings, np.random.RandomState(0), table.mixture)
-    return len(data) * fitted.log_likelihood
+    fitted = PreparedData(rows).fit(settings, np.random.RandomState(0), table.mixture)
+    return len(rows) * fitted.log_likelihood, fitted.mixture

@@ -68,6 +68,9 @@ TELLING = 0.02
 #: Polynomials of a probability: shift, spread, skewness and finer shape (Neyman's smooth test).
 DEGREES = (1, 2, 3, 4, 5)
 LARGEST_LOG_RATIO = 50.0
+#: What a single row contributes to a sum is at most this many of its standard deviations, so that
+#: none decides a test; found in so many rounds.
+MOST_OF_ONE, BOUNDING_ROUNDS = 0.5, 5
 
 
 @dataclass(frozen=True)
@@ -82,11 +85,14 @@ class Sums:
         ``(F, F)``: theirs, if the model is right.
     left : array
         ``(F,)``: the share of the variance that the fit has not taken up.
+    unbounded : array
+        ``(F,)``: excess in standard deviations, had a row any say.
     """
 
     excess: Array
     covariance: Array
     left: Array
+    unbounded: Array
 
     @property
     def z(self) -> Array:
@@ -115,7 +121,7 @@ class Comparison:
 
     def __init__(self, scores: Array, weights: Array) -> None:
         self.weights = weights
-        self._at_rows, companions = self._weighed(scores)
+        self._at_rows, companions, _ = self._weighed(scores)
         gram = companions.T @ companions
         unit = np.sqrt(np.diag(gram))
         unit[unit == 0] = 1.0
@@ -126,7 +132,7 @@ class Comparison:
 
     def sums(self, functions: Array) -> Sums:
         """Compare functions ``(N, C, F)`` of the rows."""
-        raw, companions = self._weighed(functions)
+        raw, companions, all_of_it = self._weighed(functions)
         slopes = self._directions.T @ companions
         left = companions - self._directions @ slopes
         # The mean of the companions has an error of its own.
@@ -134,16 +140,25 @@ class Comparison:
         blur = (1 + 1 / draws) / (draws - 1)
         full = np.square(companions).sum(0)
         share = np.square(left).sum(0) / np.maximum(full, 1e-300)
-        return Sums(raw - self._at_rows @ self._white @ slopes, blur * left.T @ left, share)
+        taken, covariance = self._at_rows @ self._white @ slopes, blur * left.T @ left
+        spread = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+        return Sums(raw - taken, covariance, share, (all_of_it - taken) / spread)
 
-    def _weighed(self, values: Array) -> tuple[Array, Array]:
+    def _weighed(self, values: Array) -> tuple[Array, Array, Array]:
         """Return sums over the rows, and the companions, each by its row's weight.
 
-        The latter are ``(N (C - 1), F)``. The mean of each row's companions is taken off both.
+        The latter are ``(N (C - 1), F)``. The mean of each row's companions is taken off both, and
+        no row has more than :data:`MOST_OF_ONE`; last are the sums without this.
         """
-        inside = values - values[:, 1:].mean(1, keepdims=True)
-        companions = (inside[:, 1:] * self.weights[:, None, None]).reshape(-1, values.shape[2])
-        return np.einsum("n,nf->f", self.weights, inside[:, 0]), companions
+        centre = np.average(values[:, 1:].mean(1), axis=0, weights=self.weights)
+        values = (values - centre) * self.weights[:, None, None]
+        most = np.full(values.shape[2], np.inf)
+        for _ in range(BOUNDING_ROUNDS):
+            held = np.clip(values, -most, most)
+            inside = held - held[:, 1:].mean(1, keepdims=True)
+            most = MOST_OF_ONE * np.sqrt(np.square(inside[:, 1:]).sum(0).mean(0))
+        all_of_it = values[:, 0].sum(0) - values[:, 1:].mean(1).sum(0)
+        return inside[:, 0].sum(0), inside[:, 1:].reshape(-1, values.shape[2]), all_of_it
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,18 @@
 import numpy as np
 from scipy.stats import rankdata
 
-from deconflow.trust.check import ALIKE, Case, Check, Finding, of_smallest, shape, two_sided
+from deconflow.trust.check import (
+    ALIKE,
+    Alternative,
+    Case,
+    Check,
+    Finding,
+    Table,
+    of_smallest,
+    shape,
+    two_sided,
+)
+from deconflow.truth import LocationScale
 
 
 def _test(case: Case) -> Finding:
@@ -27,6 +38,18 @@ def _test(case: Case) -> Finding:
     return Finding("", of_smallest(two_sided(z)), gain, (table.names[column],), numbers)
 
 
+def _alternative(table: Table, finding: Finding, _: float) -> Alternative:
+    """Take curves of location and spread out of the rows, as ``given="noise"`` does."""
+    rows, logs = table.data, np.log(np.broadcast_to(table.rows.sd, table.rows.seen.shape))
+    logs = logs[:, table.differing]
+    if not np.isfinite(logs).all() or rows.observed is not None:
+        raise ValueError("Expected errors of every value above 0; got others.")
+    x = (logs - logs.mean(0)) / logs.std(0)
+    curves = LocationScale.fit(rows, x, np.ones(x.shape[1], bool))
+    volume = float(table.weights @ curves.log_volume(rows, x))
+    return {"taken out": 1.0}, curves.standardised(rows, x), volume
+
+
 def _caution(finding: Finding) -> str:
     what = "the spread of " if finding.numbers["spread"] else ""
     more = "increases" if finding.numbers["z"] > 0 else "decreases"
@@ -39,5 +62,5 @@ def _caution(finding: Finding) -> str:
 
 CHECK = Check(
     "values and errors", "whether location or spread depend on the size of the error", _test,
-    _caution, "most in {where}",
+    _caution, "most in {where}", alternative=_alternative,
 )  # fmt: skip

@@ -19,7 +19,9 @@ from deconflow.trust.check import (
 
 #: With a larger error of the logarithm of the factor, a factor of two is not seen.
 UNKNOWN_FACTOR = 0.35
-FACTORS = (1.25, 1.5, 2.0, 3.0, 4.0)
+#: Factors that are tried, and what stands for the estimated one.
+ESTIMATE = 1.0
+FACTORS = (ESTIMATE, 1.25, 1.5, 2.0, 3.0, 4.0)
 
 
 def _test(case: Case) -> Finding:
@@ -44,9 +46,13 @@ def _test(case: Case) -> Finding:
 
 
 def _alternative(table: Table, finding: Finding, size: float) -> Alternative:
-    factor = size if finding.numbers["log_factor"] > 0 else 1 / size
+    """Multiply the errors by the estimated factor, or by others in its direction."""
+    estimate = finding.numbers["log_factor"]
+    factor = math.exp(max(-5.0, min(5.0, estimate)))
+    if size != ESTIMATE:
+        factor = size if estimate > 0 else 1 / size
     changed = [not finding.columns or name in finding.columns for name in table.names]
-    return {"best": factor}, table.data.noise.divide(np.where(changed, 1 / factor, 1.0))
+    return {"best": factor}, table.data.noise.divide(np.where(changed, 1 / factor, 1.0)), 0.0
 
 
 def _best(finding: Finding) -> tuple[float, str]:
@@ -68,7 +74,7 @@ def _caution(finding: Finding) -> str:
     words = f"the stated errors{where} seem to be too {size} (p {finding.p:.2g})"
     if "best" in finding.numbers:
         words = (
-            f"the stated errors{where} are too {size}: {best:.2g} times as large they fit the rows "
+            f"the stated errors{where} are too {size}: {best:.2f} times as large they fit the rows "
             f"better by {finding.gain:.0f} nats"
         )
     return (

@@ -9,6 +9,9 @@ from deconflow.trust.check import GROUPS, Case, Check, Finding, Rows, below, of_
 
 #: Number of rows, and of runs of them, that are looked at.
 ROWS_IN_ORDER, BLOCKS = 20_000, 10
+#: Rows between neighbours that are compared with the next ones: clumps that stand one after the
+#: other in a table make both alike, and are no reason for doubt.
+FARTHER = range(11, 21)
 #: Share of steps of a sorted column that go the same way.
 SORTED = 0.98
 
@@ -19,7 +22,7 @@ def _test(case: Case) -> Finding:
             reason=GROUPS if case.grouped else "the table is sorted by one of its columns"
         )
     table = case.of_noise
-    sums, pairs = np.zeros(len(table.names)), np.zeros(len(table.names))
+    sums, pairs = np.zeros((2, 2, len(table.names)))
     for run in _runs(case.data):
         ready = table.units.observations(run)
         seen = ~np.isnan(run.measured())
@@ -27,11 +30,13 @@ def _test(case: Case) -> Finding:
         for d, there in enumerate(seen.T):
             scores = np.zeros(len(there))  # as of a normal law, zero where missing
             scores[there] = ndtri((rankdata(ranks[there, d]) - 0.5) / max(there.sum(), 1))
-            sums[d] += scores[1:] @ scores[:-1]
-            pairs[d] += (there[1:] & there[:-1]).sum()
-    z = sums / np.sqrt(np.maximum(pairs, 1))
+            for far, lags in enumerate(((1,), FARTHER)):
+                sums[far, d] += sum(scores[lag:] @ scores[:-lag] for lag in lags)
+                pairs[far, d] += sum((there[lag:] & there[:-lag]).sum() for lag in lags)
+    near, far = sums / np.maximum(pairs, 1)
+    z = (near - far) / np.sqrt((1 / np.maximum(pairs, 1)).sum(0))
     worst = int(z.argmax())
-    numbers = {"correlation": float(sums[worst] / max(pairs[worst], 1))}
+    numbers = {"correlation": float(near[worst]), "farther": float(far[worst])}
     gain = 0.5 * float(max(z[worst], 0.0)) ** 2
     return Finding("", of_smallest(one_sided(z)), gain, (table.names[worst],), numbers)
 
@@ -53,9 +58,10 @@ def _sorted(data: Observations) -> bool:
 
 
 CHECK = Check(
-    "neighbouring rows", "their correlation; independent rows have none", _test,
-    "neighbouring rows are alike in {where} (correlation {correlation:.2f}): objects measured "
-    "several times, or a drift. All error bars are too small; if rows belong together, name them "
-    "by groups=, and if the table is merely sorted by something like it, ignore this",
-    "correlation {correlation:.2f} in {where}",
+    "neighbouring rows", "their correlation, and that of rows farther apart", _test,
+    "neighbouring rows are more alike in {where} than rows farther apart (correlations "
+    "{correlation:.2f} and {farther:.2f}): an order in space or time, a drift, or several rows of "
+    "an object. If they are not independent, all error bars are too small: name rows that belong "
+    "together by groups=",
+    "correlation {correlation:.2f} in {where}, farther apart {farther:.2f}",
 )  # fmt: skip

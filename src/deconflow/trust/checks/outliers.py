@@ -13,8 +13,9 @@ than a tail; by chance a likelihood is ``c`` times as large with probability
 from collections.abc import Iterator
 
 import numpy as np
+from scipy.stats import multivariate_t
 
-from deconflow._types import IntArray
+from deconflow._types import Array, IntArray
 from deconflow.mixtures import GaussianMixture
 from deconflow.trust.check import CONSTANT, FLOOR, Case, Check, Finding, Table
 from deconflow.xd import (
@@ -29,6 +30,8 @@ from deconflow.xd import (
 
 #: Components of outliers have at most this share, and are so many times as wide as all others.
 LARGEST_SHARE, MUCH_WIDER = 0.1, 1.5
+#: Of the tails that outliers are told from.
+TAIL_DEGREES = 2.0
 
 
 def _test(case: Case) -> Finding:
@@ -68,8 +71,17 @@ def _exchanged(table: Table) -> Iterator[tuple[float, float]]:
     for wide in sets:
         rest = np.setdiff1d(np.arange(table.mixture.n_components), wide)
         share = table.mixture.weights[wide].sum(keepdims=True)
-        fit = refit_with_known_parts(table.data, even, _only(table.mixture, rest), share)
-        yield fit.log_likelihood - before, float(fit.shares[0])
+        bulk = _only(table.mixture, rest)
+        fit = refit_with_known_parts(table.data, even, bulk, share)
+        tail = refit_with_known_parts(table.data, _falling(table, bulk), bulk, share)
+        yield fit.log_likelihood - max(before, tail.log_likelihood), float(fit.shares[0])
+
+
+def _falling(table: Table, bulk: GaussianMixture) -> Array:
+    """Log density ``(1, N)`` of Student's t about the other rows: tails that truths may have."""
+    shape = bulk.covariance + np.eye(bulk.dim) * 1e-12
+    law = multivariate_t(bulk.mean, shape, TAIL_DEGREES)
+    return np.asarray(law.logpdf(table.data.measured())).reshape(1, -1)
 
 
 def _without_background(table: Table) -> float:

@@ -42,12 +42,18 @@ def _alternative(table: Table, finding: Finding, _: float) -> Alternative:
     order[[a, b]] = b, a
     ratios = scale[order] / scale
     covariance = np.asarray(table.data.noise.covariance())[:, order][:, :, order]
-    return {}, with_covariance(table.data.noise, covariance * ratios * ratios[:, None])
+    law = with_covariance(table.data.noise, covariance * ratios * ratios[:, None])
+    return {"exchanged": 1.0}, law, 0.0
+
+
+def _caution(finding: Finding) -> str:
+    words = f"the errors of {finding.where} seem to be exchanged (p {finding.p:.2g})"
+    if "exchanged" in finding.numbers:
+        words = f"{finding.where} fit better by {finding.gain:.0f} nats with each other's errors"
+    return f"{words}: check that the error columns are in the right order"
 
 
 CHECK = Check(
-    "errors exchanged", "whether two columns have each other's", _test,
-    "the rows fit better if {where} exchange their errors: check that the error columns are in the "
-    "right order",
-    "most in {where}", "noise", _alternative, (1.0,),
+    "errors exchanged", "whether two columns have each other's", _test, _caution,
+    "most in {where}", "noise", _alternative,
 )  # fmt: skip
