@@ -3,8 +3,8 @@
     python -m benchmarks.certificate [--parts wrong right calibration coverage] [--count 2]
 
 *wrong*: ten scenarios of three blobs in two columns, N = 2,000, errors U(.2, .7) by row, of which
-nine are wrong in one way each. *right*: fifteen other laws, whose fits are right. *calibration*: 300
-right fits, whose p-values should be uniform. *coverage*: how often 50 and 90 % intervals of row
+nine are wrong in one way each. *right*: fifteen other laws, whose fits are right. *calibration*:
+300 right fits, whose p-values should be uniform. *coverage*: how often 50 and 90 % intervals of row
 posteriors hold the truth, on eleven tasks. Writes ``results/certificate.json`` after every run and
 goes on where it was interrupted.
 """
