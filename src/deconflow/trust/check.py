@@ -88,6 +88,8 @@ class Case:
         Of the choice of rows and the simulation.
     learned : Finding or None
         What the fit has learned of the errors.
+    lens : GaussianMixture or None
+        The mixture that looks at noise; None to fit one.
     samples : tuple or None
         Rows whose noise was made of posterior samples, and the density of true values.
     """
@@ -99,6 +101,7 @@ class Case:
     log_p: LogLikelihood | None = None
     seed: int = 0
     learned: Finding | None = None
+    lens: GaussianMixture | None = None
     samples: tuple[Observations, Callable[..., Any]] | None = None
 
     @cached_property
@@ -137,18 +140,17 @@ class Case:
 
     @cached_property
     def of_noise(self) -> Table:
-        """Rows with companions of the mixture that looks at them.
+        """Rows with companions of a mixture that was fitted to look at them.
 
-        Those of a model that the mixture is not would say more about this difference than about
-        the noise, and differ from fit to fit.
+        Those of a model would say more about its difference from the mixture than about the noise,
+        and differ from fit to fit.
         """
-        lens = self.of_model.in_units
-        return make_table(self.rows, lens.sample, self.names, lens, self.seed)
+        return make_table(self.rows, None, self.names, self.lens, self.seed)
 
     def changed(self, rows: Observations, mixture: GaussianMixture) -> "Case":
         """Return the case of other rows, with a mixture that fits these."""
         rows = replace(rows, groups=None)
-        return Case(rows, mixture.sample, self.names, mixture, seed=self.seed)
+        return Case(rows, mixture.sample, self.names, mixture, seed=self.seed, lens=mixture)
 
 
 @dataclass(frozen=True)

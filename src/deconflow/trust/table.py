@@ -238,14 +238,14 @@ def _spread(sizes: Array) -> float:
 
 def make_table(
     data: Observations,
-    sample: Sampler,
+    sample: Sampler | None,
     names: list[str],
     working: GaussianMixture | None,
     seed: int,
 ) -> Table:
     """Choose rows, simulate companions, and fit the mixture that looks at them if there is none.
 
-    ``working`` and what ``sample`` draws are in the units of ``data``.
+    ``working`` and what ``sample`` draws are in the units of ``data``; None lets that mixture draw.
     """
     rng = np.random.RandomState(seed)
     data = data[chosen_rows(data, rng)]
@@ -260,7 +260,8 @@ def make_table(
         kept = np.sort(rng.permutation(len(data))[: max(1, int(most / draws))])
         ready, data = ready[kept], data[kept]
     with isolated_rng(seed):
-        v = units.to_standard(sample(draws * len(data), seed)).reshape(draws, len(data), -1)
+        drawn = sample or units.mixture_from_standard(mixture).sample
+        v = units.to_standard(drawn(draws * len(data), seed)).reshape(draws, len(data), -1)
         companions = [np.asarray(ready.remeasure(each).w) for each in v]
     rows = Rows.of(ready, [ready.measured(), *companions])
     return Table(ready, rows, mixture, names, units, data)
