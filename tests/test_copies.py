@@ -57,6 +57,8 @@ BY_CHANCE = {
     "sums that are off by a bit": (off_by_a_bit(np.round(normal(2000), 1)), 0.1),
     "errors that follow from the values": (COUNTS, np.sqrt(COUNTS)),
     "errors of two digits": (HUNDREDTHS, 0.1 + np.round(0.1 * np.abs(HUNDREDTHS), 2)),
+    "logarithms of whole numbers": (np.log(np.round(130 + 18 * normal(1600))), 0.1),
+    "two columns of reciprocals": (1000 / np.round(130 + 18 * normal(1600, 2)), 0.1),
     "mostly even": (2 * np.round(10 * normal(3000)) + (RNG.random((3000, 1)) < 0.01), 0.1),
     "a value for what was not seen": (zeros_among(2000), 0.0),
     "the same of few rows": (zeros_among(90), 0.0),
@@ -76,6 +78,7 @@ COPIED = {
     ),
     "rounded, but for the errors": (five(HUNDREDTHS), five(RNG.uniform(0.1, 0.2, (2000, 1)))),
     "single precision": (five(normal(400).astype(np.float32).astype(float)), 0.1),
+    "logarithms": (five(np.log(130 + 18 * normal(400))), 0.1),
     "another law": (five(normal(400)), laplace(five(RNG.uniform(0.1, 0.2, (400, 1))))),
 }
 

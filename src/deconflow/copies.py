@@ -226,6 +226,11 @@ def _steps(gaps: Array, finest: Array) -> Array:
         whole = (np.abs(counts - np.rint(counts)) < CLOSE).mean(1) >= MOST_OF
         step = np.where((step == 0) & whole, tried, step)
     of_gap = np.repeat(step, size)[: len(gaps)]
+    around = np.pad(gaps, 1, mode="edge")
+    least = np.minimum(gaps, np.minimum(around[:-2], around[2:]))
+    smooth = np.abs(gaps / least - np.rint(gaps / least)) < CLOSE
+    if smooth.mean() >= MOST_OF:  # steps that grow from one to the next, as of logarithms
+        of_gap = np.where(of_gap > 0, of_gap, least)
     of_gap = np.where(of_gap > 0, of_gap, finest)
     with np.errstate(divide="ignore"):
         return np.clip(np.rint(gaps / of_gap), 1.0, FAR)
