@@ -118,6 +118,16 @@ def test_clumps_one_after_the_other_are_no_reason_for_doubt():
     assert "order" in named(wrong("40 objects, 50 rows each"))
 
 
+def test_positive_values_ask_for_bounds_first():
+    """An edge at zero; that of the truncated sample asks for a selection first."""
+    rng = np.random.default_rng(12)
+    v = rng.uniform(0.05, 3.0, size=(ROWS, 1))
+    words = judged(XDGMM(2, random_state=0), v, 0.01).finding("edges").caution
+    assert words.index("bounds=") < words.index("selection=")
+    words = wrong("truncated sample").finding("edges").caution
+    assert words.index("selection=") < words.index("bounds=")
+
+
 @pytest.mark.parametrize("slope", [0.0, 1.0])
 def test_truths_that_depend_on_their_errors(slope):
     """Faint things are other things: the mean of the truth grows with the error."""

@@ -4,6 +4,9 @@ import numpy as np
 
 from deconflow.trust.check import CONSTANT, Case, Check, Finding, of_smallest
 
+#: A lower edge within this share of the values' reach above zero may be that of positive values.
+NEAR_ZERO = 0.1
+
 
 def _test(case: Case) -> Finding:
     """Count simulated values beyond the outermost real one.
@@ -20,25 +23,35 @@ def _test(case: Case) -> Finding:
         real, simulated = rows.w[seen, 0, d], rows.w[seen, 1:, d]
         if len(real) and np.ptp(real) > 0:
             low, high = float(real.min()), float(real.max())
-            beyond.append(((simulated < low).sum() / draws, d, 0.0, low))
-            beyond.append(((simulated > high).sum() / draws, d, 1.0, high))
+            beyond.append(((simulated < low).sum() / draws, d, 0.0, low, high - low))
+            beyond.append(((simulated > high).sum() / draws, d, 1.0, high, high - low))
     if not beyond:
         return Finding(reason=CONSTANT)
-    gain, d, upper, edge = max(beyond, key=lambda each: each[0])
+    gain, d, upper, edge, reach = max(beyond, key=lambda each: each[0])
     shift = table.units.location[d] if table.data.projection is None else 0.0  # else it differs
     numbers = {"upper": upper, "expected": float(gain)}
-    numbers["edge"] = float(shift + edge * table.units.measured_scale[d])  # as users know it
+    scale = table.units.measured_scale[d]  # as users know it
+    numbers["edge"] = float(shift + edge * scale)
+    numbers["positive"] = float(not upper and 0 <= numbers["edge"] <= NEAR_ZERO * reach * scale)
     p = of_smallest(np.exp(-gain), len(beyond))
     return Finding("", p, float(gain), (table.names[d],), numbers)
 
 
 def _caution(finding: Finding) -> str:
     numbers = finding.numbers
+    advice = (
+        "the sample looks cut off, and the answer is that of the remaining rows. Describe the cut "
+        "with selection= and fit again; or, if the true values end there by nature, say where by "
+        "bounds="
+    )
+    if numbers["positive"]:
+        advice = (
+            "if the true values are positive, say so by bounds= and fit again; if the sample was "
+            "cut off, describe the cut with selection="
+        )
     return (
         f"the values of {finding.where} end at {numbers['edge']:.4g}, where the model expects "
-        f"{numbers['expected']:.0f} more rows {'above' if numbers['upper'] else 'below'}: the "
-        "sample looks cut off, and the answer is that of the remaining rows. Describe the cut with "
-        "selection= and fit again; or, if the true values end there by nature, say where by bounds="
+        f"{numbers['expected']:.0f} more rows {'above' if numbers['upper'] else 'below'}: {advice}"
     )
 
 
