@@ -59,6 +59,18 @@ def test_shares_in_all_estimators(name):
     )
 
 
+def test_shares_have_standard_errors():
+    """Of 40 tables nine in ten intervals hold the share, 36 +- 2; halved errors hold fewer."""
+    z = []
+    for seed in range(40):
+        _, w, _ = mixed(n=300, background=0.0, seed=seed)
+        fitted = XDGMM(1, atoms=[0.0], random_state=0).fit(w, noise=SD)
+        z.append((fitted.atom_weights_[0] - 0.3) / fitted.part_errors_[0])
+        assert f"+- {fitted.part_errors_[0]:.1%}" in fitted.known_[0]
+    assert 31 <= (np.abs(z) < 1.645).sum() <= 40
+    assert (np.abs(z) < 0.82).sum() < 31
+
+
 def test_observations_have_mass_one(model):
     _, w, _ = mixed()
     with_both = XDGMM(1, atoms=[0.0], background="uniform", random_state=0).fit(w, noise=SD)

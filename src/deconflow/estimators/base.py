@@ -113,6 +113,9 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         Share of the true values at each of the atoms.
     background_share_ : float
         Share of the fitted rows that is background.
+    part_errors_ : array
+        Standard errors of the shares of atoms, and of the background after them; NaN with
+        covariates and for counts, where there are none.
     n_features_in_ : int
         Number of columns of ``w``.
     """
@@ -195,6 +198,7 @@ class DensityEstimator(DensityMixin, BaseEstimator):
         self.errors_ = None if errors is None else errors.errors
         self.seen_share_ = fit.seen_share
         self.atom_weights_ = np.empty(0) if parts is None else parts.atom_weights
+        self.part_errors_ = np.empty(0) if parts is None else parts.errors
         self.background_share_ = 0.0 if parts is None else parts.background_share
         self.parameters_ = self.get_params()
         for name, value in fit.solution.attributes().items():

@@ -11,6 +11,7 @@ from deconflow.fits import FittedDensity, PartsFit, log_densities_of_parts
 from deconflow.mixtures import GaussianMixture
 from deconflow.observations import Observations
 from deconflow.reductions.base import Known, Learned, PlainFit
+from deconflow.trust import Rows, view
 from deconflow.truth import GivenBackground, LocationScale, UniformBackground
 from deconflow.xd import (
     fit_with_known_parts,
@@ -25,23 +26,27 @@ from deconflow.xd import (
 LEAST_MEMBERSHIP = 1e-3
 #: Rounds of curves and memberships, for atoms or a background with covariates.
 CURVE_ROUNDS = 8
+#: Rows whose scores give the standard errors.
+MOST_SCORED = 20_000
 
 
 @dataclass(frozen=True)
 class PartsFound(Learned):
-    """Shares of atoms and background."""
+    """Shares of atoms and background; ``errors`` are standard errors of both, in this order."""
 
     atoms: Array
     atom_weights: Array
     background: UniformBackground | GivenBackground | None
     background_share: float
+    errors: Array
 
     @classmethod
-    def of(cls, known: Known, shares: Array) -> "PartsFound":
+    def of(cls, known: Known, shares: Array, errors: Array) -> "PartsFound":
         """Take shares of the rows ``(J,)``; those of atoms become shares of the true values."""
         share = float(shares[-1]) if known.background is not None else 0.0
-        weights = shares[: len(known.atoms)] / max(1.0 - share, 1e-300)
-        return cls(known.atoms, weights, known.background, share)
+        atoms, rest = len(known.atoms), max(1.0 - share, 1e-300)
+        errors = np.r_[errors[:atoms] / rest, errors[atoms:]]
+        return cls(known.atoms, shares[:atoms] / rest, known.background, share, errors)
 
     def density(self, own: FittedDensity) -> PartsFit:
         """Return the density with its atoms and background."""
@@ -55,13 +60,15 @@ class PartsFound(Learned):
 
     def words(self) -> list[str]:
         """Return the shares."""
-        lines = []
-        for atom, share in zip(self.atoms, self.atom_weights, strict=True):
-            point = ", ".join(f"{value:g}" for value in atom)
-            lines.append(f"An estimated {share:.1%} of the true values are exactly {point}.")
+        points = [", ".join(f"{value:g}" for value in atom) for atom in self.atoms]
+        what = [f"the true values are exactly {point}" for point in points]
+        shares = list(self.atom_weights)
         if self.background is not None:
-            lines.append(f"An estimated {self.background_share:.1%} of the rows are background.")
-        return lines
+            what, shares = [*what, "the rows are background"], [*shares, self.background_share]
+        return [
+            f"An estimated {share:.1%}{'' if np.isnan(error) else f' +- {error:.1%}'} of {of}."
+            for share, error, of in zip(shares, self.errors, what, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -88,10 +95,12 @@ class Parts:
         densities = log_densities_of_parts(rows, self.known.atoms, self.known.background)
         pilot = fit_with_known_parts(rows, densities, run.reducing, run.threads)
         rest = log_p(pilot.mixture, lay_out(rows), run.threads)
-        shares = pilot.shares
+        shares, errors = pilot.shares, np.full(len(densities), np.nan)
         q, own = memberships(shares, densities, rest)
         if rows.covariates is not None:
             shares, q = _by_curves(rows, densities, shares, q, own, run.threads)
+        elif rows.noise.additive:
+            errors = _errors(rows, densities, pilot.mixture, q, rest, own)
         weights, keep = row_weights(rows) * q[-1], q[-1] > LEAST_MEMBERSHIP
         if not keep.any():
             raise ValueError(
@@ -99,7 +108,32 @@ class Parts:
                 "the atoms, or the background."
             )
         some = rows[keep].weighed(weights[keep])
-        return some, _Pending(PartsFound.of(self.known, shares), rows, densities)
+        return some, _Pending(PartsFound.of(self.known, shares, errors), rows, densities, errors)
+
+
+def _errors(
+    rows: Observations,
+    densities: Array,
+    mixture: GaussianMixture,
+    q: Array,
+    rest: Array,
+    own: Array,
+) -> Array:
+    """Standard errors ``(J,)`` of the shares, from scores of these and of the mixture together.
+
+    ``q`` are memberships, ``rest`` and ``own`` log densities of the rest and of the rows.
+    """
+    some = np.sort(np.random.default_rng(0).permutation(len(rows))[:MOST_SCORED])
+    few, of_rest = rows[some], q[-1][some, None]
+    slopes = np.exp(densities - own) - np.exp(rest - own)
+    scores = view(mixture, Rows.of(few, [few.measured()])).scores[:, 0] * of_rest
+    scores[:, : mixture.n_components] -= of_rest * mixture.weights
+    scores = np.column_stack([slopes[:, some].T, scores[:, 1:]])  # shares of components sum to one
+    size = np.sqrt(np.square(scores).sum(0)) + 1e-300
+    scores, weights = scores / size, row_weights(few)[:, None]
+    inverse = np.linalg.pinv((weights * scores).T @ scores, hermitian=True)
+    spread = np.linalg.norm((weights * scores) @ inverse, axis=0) / size
+    return spread[: len(densities)] * np.sqrt(len(some) / len(rows))
 
 
 def _by_curves(
@@ -130,10 +164,11 @@ class _Pending(Learned):
     start: PartsFound
     data: Observations
     densities: Array
+    errors: Array
 
     def settled(self, own: FittedDensity) -> PartsFound:
         """Return the shares that go with the density of the rest."""
         found, rest = self.start, own.log_marginal(self.data).log_p
         shares = found.density(own).shares
         shares = shares_of_parts(shares, self.densities, rest, row_weights(self.data))
-        return PartsFound.of(Known(None, found.atoms, found.background), shares)
+        return PartsFound.of(Known(None, found.atoms, found.background), shares, self.errors)
