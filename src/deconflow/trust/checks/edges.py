@@ -14,7 +14,7 @@ def _test(case: Case) -> Finding:
     If the model is right, the expected number beyond the outermost of as many is an exponential
     number of mean one.
     """
-    table = case.of_model
+    table = case.of_noise if case.log_p else case.of_model  # that ends as rows do
     if table.data.weights is not None:
         return Finding(reason="rows have weights")
     rows, beyond = table.rows, []
