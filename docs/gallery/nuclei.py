@@ -43,8 +43,8 @@ for caution in certificate.warnings[:3]:
     print("-", caution)
 
 # %%
-# It raises cautions, and rightly so. Nuclei of irregular shape also vary more within their image,
-# so the errors grow with the value, and those of compactness and symmetry are correlated; and no
-# shape can have a compactness below that of a circle. :doc:`/certificate` explains every line, and
-# :doc:`/truth` how to tell deconflow what is known: ``fit(..., given="noise")`` lets the truth
+# It raises cautions, each for what is left with those before it taken into account. Nuclei of
+# irregular shape also vary more within their image, so the errors grow with the value. Given that,
+# the errors are larger than the rows need, and correlated. :doc:`/certificate` explains every line,
+# and :doc:`/truth` how to tell deconflow what is known: ``fit(..., given="noise")`` lets the truth
 # depend on its error, ``bounds=`` specifies where it ends.

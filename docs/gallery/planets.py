@@ -132,7 +132,7 @@ panel.minorticks_off()
 # -------------------------
 
 certificate = model.certify(w, noise=sd, selection=chance)
-print(certificate.warnings or "No reason for doubt was found.")
+print(certificate.sentences()[0])
 
 # %%
 # It says the same about all four models, though they differ fifteenfold in the box. It cannot do

@@ -86,11 +86,9 @@ for caution in certificate.warnings:
     print("-", caution)
 
 # %%
-# These cautions are true of Gaia, and nobody put them in. Faint stars have larger errors, so a
-# magnitude depends on its own error. And the number of stars rises up to the limit of the survey,
-# near magnitude 21, and ends there: eight Gaussians cannot make so sharp an edge. The parallaxes,
-# which are the question here, pass. To go further, fit bright and faint stars separately, or
-# specify the limit with ``selection=`` (:doc:`/measured`).
+# This is true of Gaia, and nobody put it in. Faint stars have larger errors, so a magnitude
+# depends on its own error; with this taken into account, nothing else is unusual. To go further,
+# fit bright and faint stars separately, or with ``given="noise"`` (:doc:`/truth`).
 #
 # :doc:`/gaia` does this with five columns and correlated errors, using the program instead of
 # Python.

@@ -76,7 +76,7 @@ panel.legend(frameon=False, loc="upper right")
 # -------------------------
 
 certificate = model.certify(table[["residual"]], noise=table[["residual_err"]])
-print(certificate.warnings or "No reason for doubt was found.")
+print(certificate.sentences()[0])
 print("if the errors were 1.5 times too large:")
 doubtful = 1.5 * table[["residual_err"]]
 worse = XDGMM(2, random_state=0).fit(table[["residual"]], noise=doubtful)

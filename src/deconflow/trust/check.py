@@ -75,8 +75,9 @@ class Case:
     ----------
     data : Observations
         The rows.
-    sample : callable
-        Draws true values ``(n, D)`` from the fitted model, given ``n`` and a seed.
+    sample : callable or None
+        Draws true values ``(n, D)`` from the fitted model, given ``n`` and a seed; None for a
+        mixture that is fitted to the rows in its place.
     names : list of str
         Names of the measured columns.
     working : GaussianMixture or None
@@ -88,20 +89,17 @@ class Case:
         Of the choice of rows and the simulation.
     learned : Finding or None
         What the fit has learned of the errors.
-    lens : GaussianMixture or None
-        The mixture that looks at noise; None to fit one.
     samples : tuple or None
         Rows whose noise was made of posterior samples, and the density of true values.
     """
 
     data: Observations
-    sample: Sampler
+    sample: Sampler | None
     names: list[str]
     working: GaussianMixture | None = None
     log_p: LogLikelihood | None = None
     seed: int = 0
     learned: Finding | None = None
-    lens: GaussianMixture | None = None
     samples: tuple[Observations, Callable[..., Any]] | None = None
 
     @cached_property
@@ -145,12 +143,13 @@ class Case:
         Those of a model would say more about its difference from the mixture than about the noise,
         and differ from fit to fit.
         """
-        return make_table(self.rows, None, self.names, self.lens, self.seed)
+        if self.sample is None:
+            return self.of_model
+        return make_table(self.rows, None, self.names, None, self.seed)
 
-    def changed(self, rows: Observations, mixture: GaussianMixture) -> "Case":
-        """Return the case of other rows, with a mixture that fits these."""
-        rows = replace(rows, groups=None)
-        return Case(rows, mixture.sample, self.names, mixture, seed=self.seed, lens=mixture)
+    def changed(self, rows: Observations) -> "Case":
+        """Return the case of other rows, with a mixture for a model."""
+        return Case(replace(rows, groups=None), None, self.names, seed=self.seed)
 
 
 @dataclass(frozen=True)

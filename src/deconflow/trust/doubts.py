@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from deconflow.certificate import Certificate, Finding
-from deconflow.mixtures import GaussianMixture
 from deconflow.noise import Noise
 from deconflow.observations import Observations
 from deconflow.trust.check import FLOOR, UNFIT, Case, Check, Table
@@ -62,9 +61,6 @@ MOST_CAUSES = 3
 #: Steps of EM at most; fewer where the noise is a mixture of Gaussians, and each takes long.
 STEPS, STEPS_OF_MANY = 200, 60
 
-#: Rows as they would be with a cause, and the mixture that fits them.
-Changed = tuple[Observations, GaussianMixture]
-
 
 def find_doubts(case: Case) -> tuple[Finding, ...]:
     """Check a fit and the rows that it was made of."""
@@ -106,7 +102,7 @@ def _with_causes(
     suspects = alarming | (_below(noise, SUSPECT) if open_to_it else {})
     usual = 0.0
     if any(CHECKS[name].alternative for name in suspects):
-        usual = _fitted(case.of_noise, case.of_noise.data)[0]
+        usual = _fitted(case.of_noise, case.of_noise.data)
     tried = {name: _refitted(case, each, usual) for name, each in suspects.items()}
     told = {name: each for name, (each, _) in tried.items() if name in alarming or not each.because}
     causes = [name for name, each in told.items() if not each.because]
@@ -120,15 +116,16 @@ def _with_causes(
     changed = tried[best][1]
     if changed is None or number == MOST_CAUSES:
         return told
-    later = case.changed(*changed)
-    left = _below(_made(later, [name for name in alarming if name != best]), limit)
+    later = case.changed(changed)
+    again = _made(later, [n for n in findings if n != best and n in alarming | noise])
+    left = _below(again, limit)
     for name in alarming.keys() - left.keys() - {best}:
         told[name] = replace(told[name], because=f"usual with this cause: {CHECKS[best].name}")
-    return told | left | _with_causes(later, left, limit, number + 1)
+    return told | left | _with_causes(later, again, limit, number + 1)
 
 
-def _refitted(case: Case, finding: Finding, usual: float) -> tuple[Finding, Changed | None]:
-    """Fit every alternative of a check, and keep the best if its gain is enough."""
+def _refitted(case: Case, finding: Finding, usual: float) -> tuple[Finding, Observations | None]:
+    """Fit every alternative of a check, and keep the best, with its rows, if its gain is enough."""
     check, fits = CHECKS[finding.check], []
     for size in check.sizes if check.alternative else ():
         with suppress(*UNFIT):  # not every correlation is possible with the others
@@ -136,20 +133,19 @@ def _refitted(case: Case, finding: Finding, usual: float) -> tuple[Finding, Chan
             rows = changed
             if isinstance(changed, Noise):
                 rows = replace(case.of_noise.data, noise=changed)
-            log_likelihood, mixture = _fitted(case.of_noise, rows)
-            fits.append((log_likelihood - volume - usual, numbers, (rows, mixture)))
+            fits.append((_fitted(case.of_noise, rows) - volume - usual, numbers, rows))
     if not fits:
         return finding, None
-    gain, numbers, changed = max(fits, key=lambda fit: fit[0])
+    gain, numbers, rows = max(fits, key=lambda fit: fit[0])
     if gain < LEAST_GAIN:
         return replace(finding, gain=0.0, because=REFUTED), None
-    return replace(finding, gain=gain, numbers=finding.numbers | numbers), changed
+    return replace(finding, gain=gain, numbers=finding.numbers | numbers), rows
 
 
-def _fitted(table: Table, rows: Observations) -> tuple[float, GaussianMixture]:
-    """Return the log-likelihood of rows by the mixture that is fitted to them, and the mixture."""
+def _fitted(table: Table, rows: Observations) -> float:
+    """Return the log-likelihood of rows by the mixture that is fitted to them."""
     steps = STEPS if rows.noise.as_mixture().n_parts == 1 else STEPS_OF_MANY
     stopping = Stopping(tol=1e-6, max_iter=steps, accelerate=True)
     settings = FitSettings(table.mixture.n_components, floor=FLOOR, stopping=stopping)
     fitted = PreparedData(rows).fit(settings, np.random.RandomState(0), table.mixture)
-    return len(rows) * fitted.log_likelihood, fitted.mixture
+    return len(rows) * fitted.log_likelihood

@@ -43,6 +43,7 @@ def _of_table(case: Case) -> list[tuple[float, float]]:
 
 
 def _of_ranks(case: Case) -> list[tuple[float, float]]:
+    assert case.sample is not None
     data = case.rows[chosen_rows(case.rows, np.random.RandomState(case.seed))]
     ranks = predictive_ranks(case.sample, data, n_draws=DRAWS, seed=case.seed)
     return [_of_column(column, row_weights(data)) for column in ranks.T]
