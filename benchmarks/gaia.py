@@ -58,13 +58,11 @@ def figures():
     from deconflow import Deconvolver
 
     with warnings.catch_warnings(action="ignore"):  # units that the standard does not know
-        denoised, predicted = Table.read("denoised.fits"), Table.read("predicted.fits")
+        denoised = Table.read("denoised.fits")
     truth = Deconvolver.load("model").sample(200_000, random_state=0)[:, 0]
     measured, error = numbers(denoised, "parallax"), numbers(denoised, "parallax_error")
     sd, colour = numbers(denoised, "parallax_sd"), numbers(denoised, "bp_rp")
     noisy, precise = error > np.quantile(error, 0.75), error < np.quantile(error, 0.25)
-    gap = measured - numbers(predicted, "parallax_mean")
-    expected = np.hypot(numbers(predicted, "parallax_sd"), error)
     return {
         "rows": len(measured),
         "columns before": len(Table.read("gaia.fits", unit_parse_strict="silent").colnames),
@@ -81,8 +79,6 @@ def figures():
         "precise quarter: median posterior sd / error": np.median((sd / error)[precise]),
         "stars without a colour": int(np.isnan(colour).sum()),
         "median sd of their colours": np.median(numbers(denoised, "bp_rp_sd")[np.isnan(colour)]),
-        "predicted parallax: median sd": np.median(numbers(predicted, "parallax_sd")),
-        "predicted parallax: rms of gap / expected": np.sqrt(np.mean((gap / expected) ** 2)),
     }
 
 
