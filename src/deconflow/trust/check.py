@@ -147,9 +147,14 @@ class Case:
             return self.of_model
         return make_table(self.rows, None, self.names, None, self.seed)
 
-    def changed(self, rows: Observations) -> "Case":
-        """Return the case of other rows, with a mixture for a model."""
-        return Case(replace(rows, groups=None), None, self.names, seed=self.seed)
+    def changed(self, rows: Observations, mixture: GaussianMixture) -> "Case":
+        """Return the case of other rows, with a mixture for a model.
+
+        Where one is quickly chosen, under noise of one Gaussian, that is another one.
+        """
+        quick = rows.noise.as_mixture().n_parts == 1
+        working = None if quick else mixture
+        return Case(replace(rows, groups=None), None, self.names, working, seed=self.seed)
 
 
 @dataclass(frozen=True)

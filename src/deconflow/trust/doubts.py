@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from deconflow.certificate import Certificate, Finding
+from deconflow.mixtures import GaussianMixture
 from deconflow.noise import Noise
 from deconflow.observations import Observations
 from deconflow.trust.check import FLOOR, UNFIT, Case, Check, Table
@@ -55,6 +56,8 @@ LEAST_GAIN = 4.0
 #: What heavier tails must gain more to come before errors of another size, which say less, where
 #: these give reason for doubt by themselves.
 PLAINER = 10.0
+#: Rows as they would be with a cause, and the mixture that fits them.
+Changed = tuple[Observations, GaussianMixture]
 REFUTED = "but nothing of the kind that was tried fits better"
 #: Causes that are taken into account, one after the other.
 MOST_CAUSES = 3
@@ -102,7 +105,7 @@ def _with_causes(
     suspects = alarming | (_below(noise, SUSPECT) if open_to_it else {})
     usual = 0.0
     if any(CHECKS[name].alternative for name in suspects):
-        usual = _fitted(case.of_noise, case.of_noise.data)
+        usual = _fitted(case.of_noise, case.of_noise.data)[0]
     tried = {name: _refitted(case, each, usual) for name, each in suspects.items()}
     told = {name: each for name, (each, _) in tried.items() if name in alarming or not each.because}
     causes = [name for name, each in told.items() if not each.because]
@@ -116,7 +119,7 @@ def _with_causes(
     changed = tried[best][1]
     if changed is None or number == MOST_CAUSES:
         return told
-    later = case.changed(changed)
+    later = case.changed(*changed)
     again = _made(later, [n for n in findings if n != best and n in alarming | noise])
     left = _below(again, limit)
     for name in alarming.keys() - left.keys() - {best}:
@@ -124,8 +127,8 @@ def _with_causes(
     return told | left | _with_causes(later, again, limit, number + 1)
 
 
-def _refitted(case: Case, finding: Finding, usual: float) -> tuple[Finding, Observations | None]:
-    """Fit every alternative of a check, and keep the best, with its rows, if its gain is enough."""
+def _refitted(case: Case, finding: Finding, usual: float) -> tuple[Finding, Changed | None]:
+    """Fit every alternative of a check, and keep the best if its gain is enough."""
     check, fits = CHECKS[finding.check], []
     for size in check.sizes if check.alternative else ():
         with suppress(*UNFIT):  # not every correlation is possible with the others
@@ -133,19 +136,20 @@ def _refitted(case: Case, finding: Finding, usual: float) -> tuple[Finding, Obse
             rows = changed
             if isinstance(changed, Noise):
                 rows = replace(case.of_noise.data, noise=changed)
-            fits.append((_fitted(case.of_noise, rows) - volume - usual, numbers, rows))
+            log_likelihood, mixture = _fitted(case.of_noise, rows)
+            fits.append((log_likelihood - volume - usual, numbers, (rows, mixture)))
     if not fits:
         return finding, None
-    gain, numbers, rows = max(fits, key=lambda fit: fit[0])
+    gain, numbers, changed = max(fits, key=lambda fit: fit[0])
     if gain < LEAST_GAIN:
         return replace(finding, gain=0.0, because=REFUTED), None
-    return replace(finding, gain=gain, numbers=finding.numbers | numbers), rows
+    return replace(finding, gain=gain, numbers=finding.numbers | numbers), changed
 
 
-def _fitted(table: Table, rows: Observations) -> float:
-    """Return the log-likelihood of rows by the mixture that is fitted to them."""
+def _fitted(table: Table, rows: Observations) -> tuple[float, GaussianMixture]:
+    """Return the log-likelihood of rows by the mixture that is fitted to them, and the mixture."""
     steps = STEPS if rows.noise.as_mixture().n_parts == 1 else STEPS_OF_MANY
     stopping = Stopping(tol=1e-6, max_iter=steps, accelerate=True)
     settings = FitSettings(table.mixture.n_components, floor=FLOOR, stopping=stopping)
     fitted = PreparedData(rows).fit(settings, np.random.RandomState(0), table.mixture)
-    return len(rows) * fitted.log_likelihood
+    return len(rows) * fitted.log_likelihood, fitted.mixture
