@@ -291,6 +291,9 @@ def as_text(runs: list[dict[str, Any]]) -> str:
             if cover:
                 words += f"; 90 % intervals cover {np.mean(cover):.1%}"
             lines.append(words)
+        spent = [run["seconds"]["certificate"] for run in runs if run["part"] == part]
+        if spent:
+            lines.append(f"{part}: {np.median(spent):.1f} s (median), at most {max(spent):.1f} s")
     return "\n".join(lines + p_values([run for run in runs if run["part"] == "calibration"]))
 
 

@@ -16,6 +16,8 @@ FALSE_ALARMS = 0.01
 LOW_SIZE, MOST_ROUGH = 10, 0.05
 #: After all causes.
 MANY = 1000
+#: Before the name of the cause that explains a finding.
+EXPLAINED = "explained by: "
 
 
 @dataclass(frozen=True)
@@ -229,9 +231,10 @@ class Certificate:
         causes = [each for each in self.cautions if each.explains]
         if len(self.cautions) > len(causes) > 0:
             found[0] += " What follows may be a consequence of it."
-        usual = [each.name for each in self.findings if each.because and causes]
-        if usual:
-            found[0] += f" With this taken into account: {', '.join(usual)} as usual."
+        for number, cause in enumerate(causes):
+            names = [f.name for f in self.findings if f.because == EXPLAINED + cause.name]
+            if names:
+                found[number] += f" Taken into account, it explains: {', '.join(names)}."
         if not found and (self.held_out is not None or self.findings):
             found.append(self._no_doubt())
         if self.fitted is not None:

@@ -11,7 +11,7 @@ from uncertainties import unumpy
 from deconflow import XDGMM, DeconvolvingKDE, GaussianMixture, LogSplineDeconvolver
 from deconflow.answers.statistics import SHARES, Figures
 from deconflow.estimators import components_of
-from deconflow.fits.fitted import Replicates
+from deconflow.fits.bands import Replicates
 from deconflow.fits.mixture_fit import MixtureFit
 
 NAMES = ["x", "y"]

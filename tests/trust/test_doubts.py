@@ -94,8 +94,29 @@ def test_one_cause_is_one_caution():
     assert named(found) == ["factor"]
     others = [each for each in found.findings if each.because]
     assert others
-    assert all("usual with this cause: size of the errors" in each.figure for each in others)
-    assert f"With this taken into account: {others[0].name}" in found.in_words()
+    assert all("explained by: size of the errors" in each.figure for each in others)
+    assert f"Taken into account, it explains: {others[0].name}" in found.in_words()
+
+
+def test_consequences_stand_under_their_own_cause():
+    """What nothing that was tried explains is no consequence, and each cause has its own."""
+    findings = (
+        Finding("factor", 0.0, 9.0, name="size", explains=1, caution="first"),
+        Finding("correlation", 0.0, 5.0, name="pairs", explains=2, caution="second"),
+        Finding("columns", 0.0, name="columns", because="explained by: pairs"),
+        Finding("tails", 0.0, name="tails", because="but nothing fits better"),
+    )
+    first, second, *_ = Certificate(findings=findings).sentences()
+    assert first == "CAUTION: first."
+    assert second == "CAUTION: second. Taken into account, it explains: columns."
+
+
+def test_no_cause_explains_the_order_of_the_table():
+    """Errors that are too small, in a table of 40 objects: two cautions, not one."""
+    w, sd, _ = WRONG["40 objects, 50 rows each"][0](ROWS, np.random.default_rng([4, 7]))
+    found = judged(XDGMM(3, floor=0.1, random_state=0), w, sd / 2)
+    assert "order" in named(found)
+    assert not found.finding("order").because
 
 
 def test_what_no_other_noise_explains_is_no_caution():

@@ -3,16 +3,16 @@
 from typing import TYPE_CHECKING
 
 from deconflow.extras import of_flows
-from deconflow.fits.fitted import (
+from deconflow.fits.bands import (
     FINE_POINTS,
     POINTS,
     Band,
-    FittedDensity,
     Replicates,
     checked_points,
     fine_grid,
     quantiles_of,
 )
+from deconflow.fits.fitted import FittedDensity
 from deconflow.fits.mixture_fit import BlendFit, GridFit, MixtureFit
 from deconflow.fits.posterior import Posterior, column_numbers
 from deconflow.fits.reduced_fits import (

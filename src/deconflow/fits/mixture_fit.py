@@ -26,7 +26,8 @@ from deconflow.classical import (
     weighted_points,
 )
 from deconflow.evaluation import Estimate
-from deconflow.fits.fitted import FittedDensity, MixtureColumn, as_seed
+from deconflow.fits.bands import MixtureColumn
+from deconflow.fits.fitted import FittedDensity, as_seed
 from deconflow.fits.posterior import Posterior, WeightedPosterior, mixed_moments
 from deconflow.mixtures import GaussianMixture, mix, stack
 from deconflow.noise import GaussianNoise, gaussian

@@ -12,13 +12,8 @@ from sklearn.utils import check_random_state
 from deconflow._limits import row_slices
 from deconflow._types import Array, IntArray
 from deconflow.evaluation import Estimate
-from deconflow.fits.fitted import (
-    ColumnWithAtoms,
-    FittedDensity,
-    SmoothColumn,
-    as_seed,
-    quantile_beside_atoms,
-)
+from deconflow.fits.bands import ColumnWithAtoms, SmoothColumn, quantile_beside_atoms
+from deconflow.fits.fitted import FittedDensity, as_seed
 from deconflow.fits.mixture_fit import BlendFit, MixtureFit
 from deconflow.fits.posterior import ARRAYS, Posterior, WeightedPosterior, mixed_moments
 from deconflow.mixtures import CutMixture, GaussianMixture, mix

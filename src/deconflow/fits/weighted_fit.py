@@ -10,12 +10,7 @@ from deconflow._types import Array, BoolArray, IntArray
 from deconflow.checks import check_integer, like
 from deconflow.densities import Density, Ensemble, Folded, MixtureDensity
 from deconflow.evaluation import FEWEST_POINTS, Estimate, estimate_log_likelihood
-from deconflow.fits.fitted import (
-    DRAWS_FOR_MIXTURE,
-    FittedDensity,
-    mixture_of_draws,
-    seen_through,
-)
+from deconflow.fits.fitted import DRAWS_FOR_MIXTURE, FittedDensity, mixture_of_draws, seen_through
 from deconflow.fits.posterior import Posterior, WeightedPosterior
 from deconflow.mixtures import GaussianMixture
 from deconflow.noise import gaussian

@@ -26,6 +26,7 @@ from deconflow.tables.formats import (
     row_name,
     split_part,
 )
+from deconflow.tables.opening import is_many, open_table, writing
 from deconflow.tables.rows import (
     GivenColumns,
     Measurements,
@@ -34,11 +35,8 @@ from deconflow.tables.rows import (
     conversion,
     find_given,
     gathered,
-    is_many,
-    open_table,
     read_rows,
     refuse_empty_columns,
-    writing,
 )
 
 __all__ = [

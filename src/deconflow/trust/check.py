@@ -14,7 +14,6 @@ from deconflow._types import Array
 from deconflow.certificate import Finding
 from deconflow.copies import Copies, find_copies
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import Noise
 from deconflow.observations import Observations, check_groups
 from deconflow.trust.lens import Rows, below, log_p
 from deconflow.trust.table import (
@@ -60,9 +59,9 @@ LIKELIHOOD = "each row has a likelihood that depends on what was measured, as a 
 CONSTANT = "a column is constant"
 GROUPS = "rows of a group belong together"
 
-#: Numbers that a cause is described by; what the rows would be with it, or their noise; and the
-#: logarithm of the volume by which densities of the rows have changed.
-Alternative = tuple[dict[str, float], Observations | Noise, float]
+#: Numbers that a cause is described by; the rows as they would be with it; and the logarithm of the
+#: volume by which their densities have changed.
+Alternative = tuple[dict[str, float], Observations, float]
 #: Words with names of a finding's numbers, ``where`` and ``gain`` in braces, or what makes them.
 Words = str | Callable[[Finding], str]
 
@@ -175,12 +174,17 @@ class Check:
     kind : str
         As for :class:`~deconflow.certificate.Finding`.
     alternative : function or None
-        Rows, or their noise, as they would be with the cause that the check looks for, for each of
-        the sizes; the mixture is fitted to each. It raises if there can be no such noise.
+        Rows as they would be with the cause that the check looks for, for each of the sizes; the
+        mixture is fitted to each. It raises if there can be no such rows.
     sizes : tuple of float
         How large the changes are.
     additive : bool
         Whether it takes only noise that is added to the true values.
+    rather : str
+        The check whose cause says less and comes first, where it gives reason for doubt by itself
+        and fits nearly as well.
+    of_table : bool
+        Whether it is about the table as it stands, which no other cause explains.
     """
 
     name: str
@@ -192,6 +196,8 @@ class Check:
     alternative: Any = None
     sizes: tuple[float, ...] = (1.0,)
     additive: bool = True
+    rather: str = ""
+    of_table: bool = False
 
     def made(self, case: Case) -> Finding | None:
         """Make the check, as far as rows and numbers allow it."""

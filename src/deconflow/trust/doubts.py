@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from deconflow.certificate import Certificate, Finding
+from deconflow.certificate import EXPLAINED, Certificate, Finding
 from deconflow.mixtures import GaussianMixture
-from deconflow.noise import Noise
 from deconflow.observations import Observations
 from deconflow.trust.check import FLOOR, UNFIT, Case, Check, Table
 from deconflow.trust.checks import (
@@ -53,8 +52,7 @@ CHECKS: dict[str, Check] = {
 SUSPECT = 0.05
 #: What a cause gains at least in log-likelihood, where a mixture is fitted with and without it.
 LEAST_GAIN = 4.0
-#: What heavier tails must gain more to come before errors of another size, which say less, where
-#: these give reason for doubt by themselves.
+#: What a cause must gain more to come before a plainer one.
 PLAINER = 10.0
 #: Rows as they would be with a cause, and the mixture that fits them.
 Changed = tuple[Observations, GaussianMixture]
@@ -112,19 +110,24 @@ def _with_causes(
     if not causes:
         return told
     best = max(causes, key=lambda name: (told[name].kind != "fit", told[name].gain))
-    plain = {*causes} & alarming.keys() & {"factor"}
-    if best == "tails" and plain and told["factor"].gain > told[best].gain - PLAINER:
-        best = "factor"
+    plainer = CHECKS[best].rather
+    if plainer in alarming.keys() & causes and told[plainer].gain > told[best].gain - PLAINER:
+        best = plainer
     told[best] = replace(told[best], explains=number)
     changed = tried[best][1]
     if changed is None or number == MOST_CAUSES:
         return told
     later = case.changed(*changed)
-    again = _made(later, [n for n in findings if n != best and n in alarming | noise])
+    others = [name for name in findings if name != best and name in alarming | noise]
+    again = _made(later, [name for name in others if not _as_it_stands(CHECKS[name])])
     left = _below(again, limit)
-    for name in alarming.keys() - left.keys() - {best}:
-        told[name] = replace(told[name], because=f"usual with this cause: {CHECKS[best].name}")
+    for name in (alarming.keys() & again.keys()) - left.keys():
+        told[name] = replace(told[name], because=EXPLAINED + CHECKS[best].name)
     return told | left | _with_causes(later, again, limit, number + 1)
+
+
+def _as_it_stands(check: Check) -> bool:
+    return check.of_table or check.kind == "count"
 
 
 def _refitted(case: Case, finding: Finding, usual: float) -> tuple[Finding, Changed | None]:
@@ -132,10 +135,7 @@ def _refitted(case: Case, finding: Finding, usual: float) -> tuple[Finding, Chan
     check, fits = CHECKS[finding.check], []
     for size in check.sizes if check.alternative else ():
         with suppress(*UNFIT):  # not every correlation is possible with the others
-            numbers, changed, volume = check.alternative(case.of_noise, finding, size)
-            rows = changed
-            if isinstance(changed, Noise):
-                rows = replace(case.of_noise.data, noise=changed)
+            numbers, rows, volume = check.alternative(case.of_noise, finding, size)
             log_likelihood, mixture = _fitted(case.of_noise, rows)
             fits.append((log_likelihood - volume - usual, numbers, (rows, mixture)))
     if not fits:

@@ -18,7 +18,7 @@ convergence of the sample distribution function when parameters are estimated".
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -192,6 +192,10 @@ class Table:
     def in_units(self) -> GaussianMixture:
         """The lens, in the units of the data."""
         return self.units.mixture_from_standard(self.mixture)
+
+    def under(self, noise: Noise) -> Observations:
+        """Return the rows with other noise."""
+        return replace(self.data, noise=noise)
 
     @property
     def weights(self) -> Array:

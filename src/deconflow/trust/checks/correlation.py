@@ -25,7 +25,7 @@ def _alternative(table: Table, finding: Finding, size: float) -> Alternative:
     covariance = np.array(table.data.noise.covariance())
     both = rho * np.sqrt(covariance[:, a, a] * covariance[:, b, b])
     covariance[:, a, b] = covariance[:, b, a] = both
-    return {"correlation": rho}, with_covariance(table.data.noise, covariance), 0.0
+    return {"correlation": rho}, table.under(with_covariance(table.data.noise, covariance)), 0.0
 
 
 def _caution(finding: Finding) -> str:

@@ -52,7 +52,8 @@ def _alternative(table: Table, finding: Finding, size: float) -> Alternative:
     if size != ESTIMATE:
         factor = size if estimate > 0 else 1 / size
     changed = [not finding.columns or name in finding.columns for name in table.names]
-    return {"best": factor}, table.data.noise.divide(np.where(changed, 1 / factor, 1.0)), 0.0
+    noise = table.data.noise.divide(np.where(changed, 1 / factor, 1.0))
+    return {"best": factor}, table.under(noise), 0.0
 
 
 def _best(finding: Finding) -> tuple[float, str]:

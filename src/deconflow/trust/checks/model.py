@@ -31,7 +31,9 @@ def _test(case: Case) -> Finding | None:
 
 
 CHECK = Check(
-    "a plain mixture", "what one that AIC chooses gains in log p(w) over the model", _test,
+    "a plain mixture",
+    "what one that AIC chooses gains in log p(w) over the model, less what its parameters gain by "
+    "chance, and without one row in a thousand", _test,
     "a mixture of {components:.0f} Gaussians fits the rows better by {gain:.0f} nats: the model is "
     "too simple, or its fit did not end well. Allow it more, or use Deconvolver",
     "{gain:.1f} nats with {components:.0f} components, and {of few:.1f} in few rows", "fit",

@@ -63,5 +63,5 @@ CHECK = Check(
     "{correlation:.2f} and {farther:.2f}): an order in space or time, a drift, or several rows of "
     "an object. If they are not independent, all error bars are too small: name rows that belong "
     "together by groups=",
-    "correlation {correlation:.2f} in {where}, farther apart {farther:.2f}",
+    "correlation {correlation:.2f} in {where}, farther apart {farther:.2f}", of_table=True,
 )  # fmt: skip

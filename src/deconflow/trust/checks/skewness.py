@@ -40,7 +40,7 @@ def _alternative(table: Table, finding: Finding, size: float) -> Alternative:
     law = split_normal(sd * lower, sd * upper)
     law = law.divide(np.sqrt(np.asarray(law.variance()) / np.square(sd)).reshape(-1, len(lean))[0])
     law = replace(law, location=-law.mean())
-    return {"bars": size}, restricted(law, noise), 0.0
+    return {"bars": size}, table.under(restricted(law, noise)), 0.0
 
 
 def _caution(finding: Finding) -> str:
@@ -48,12 +48,12 @@ def _caution(finding: Finding) -> str:
     words = f"seems to be skewed towards {towards} values (p {finding.p:.2g})"
     if "bars" in finding.numbers:
         words = (
-            f"is skewed towards {towards} values: a {bar} bar {finding.numbers['bars']:g} times as "
-            f"long as the other fits better by {finding.gain:.0f} nats"
+            f"is skewed towards {towards} values: a split normal of mean zero, its {bar} bar "
+            f"{finding.numbers['bars']:g} times the other, fits better by {finding.gain:.0f} nats"
         )
     return (
-        f"the noise in {finding.where} {words}. Use noise.split_normal(lower, upper), or look for "
-        "a zero point that drifts"
+        f"the noise in {finding.where} {words}. Use noise.split_normal(lower, upper), whose mean "
+        "is not zero, or look for a zero point that drifts"
     )
 
 

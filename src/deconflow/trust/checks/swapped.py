@@ -43,7 +43,7 @@ def _alternative(table: Table, finding: Finding, _: float) -> Alternative:
     ratios = scale[order] / scale
     covariance = np.asarray(table.data.noise.covariance())[:, order][:, :, order]
     law = with_covariance(table.data.noise, covariance * ratios * ratios[:, None])
-    return {"exchanged": 1.0}, law, 0.0
+    return {"exchanged": 1.0}, table.under(law), 0.0
 
 
 def _caution(finding: Finding) -> str:

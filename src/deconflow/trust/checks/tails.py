@@ -61,12 +61,12 @@ def _alternative(table: Table, finding: Finding, df: float) -> Alternative:
         raise ValueError(f"Expected Gaussian noise; got {noise!r}.")
     if noise.diagonal:
         of_t = student_t(noise.factor[0] if noise.shared else noise.factor, df)
-        return {"df": df}, restricted(of_t, noise), 0.0
+        return {"df": df}, table.under(restricted(of_t, noise)), 0.0
     times = WIDER[df]
     shares = np.full((len(noise.covariance()), 2), [1 - TAIL_SHARE, TAIL_SHARE])
     both = noise.covariance()[:, None] * np.array([1.0, times**2])[:, None, None]
     law = gaussian_mixture(shares, np.zeros(both.shape[:3]), both)
-    return {"times": times}, restricted(law, noise), 0.0
+    return {"times": times}, table.under(restricted(law, noise)), 0.0
 
 
 def _caution(finding: Finding) -> str:
@@ -85,5 +85,5 @@ def _caution(finding: Finding) -> str:
 
 CHECK = Check(
     "tails of the noise", "whether heavier than those of the stated distribution", _test, _caution,
-    kind="noise", alternative=_alternative, sizes=DEGREES_OF_FREEDOM,
+    kind="noise", alternative=_alternative, sizes=DEGREES_OF_FREEDOM, rather="factor",
 )  # fmt: skip
