@@ -83,7 +83,7 @@ def __getattr__(name: str) -> Any:
     """Import what is asked for when it is first asked for: torch takes seconds."""
     if name in _PACKAGES:
         return import_module(f"deconflow.{name}")
-    if name in __all__ or name[0].isupper():  # a new estimator is found by itself
+    if name in __all__ or name[:1].isupper():  # a new estimator is found by itself
         home = import_module(_HOMES.get(name, "deconflow.estimators"))
         if name in __all__ or name in home.ESTIMATORS:
             return getattr(home, name)
